@@ -1,0 +1,144 @@
+"""A ready server under one workload: warm-up, then rounds, each with an empty cache and its own prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from ..errors import CaseError, Crashed
+from ..load import client, metrics, traffic
+
+if TYPE_CHECKING:
+    from ..engines.base import Counters, Engine, Site
+    from ..load.api import Api, Target
+    from ..load.client import Samples
+    from ..model import Config, Workload
+    from ..record import Round
+
+WARMUP_ROUND = -1
+"""Its prompts are drawn for a round that is never measured, so no round finds them cached."""
+
+
+class Running(Protocol):
+    """The part of a running server that measuring needs; `serving.server.Server` is one."""
+
+    target: Target
+    log: Path
+
+    def failed(self) -> bool: ...
+    def crash(self) -> CaseError: ...
+    def stall(self) -> CaseError: ...
+
+
+def accept_length(before: Counters | None, after: Counters | None) -> float | None:
+    """Tokens per verify pass between two readings of an engine's totals, the bonus token included; None if unknown."""
+    if before is None or after is None or before.verify_passes is None or after.verify_passes is None:
+        return None
+    passes = after.verify_passes - before.verify_passes
+    if passes <= 0:
+        return None
+    if before.accepted_tokens is not None and after.accepted_tokens is not None:
+        return 1 + (after.accepted_tokens - before.accepted_tokens) / passes
+    if before.generated_tokens is not None and after.generated_tokens is not None:
+        return (after.generated_tokens - before.generated_tokens) / passes
+    return None
+
+
+class Measurement:
+    """One workload on one server. `seed` keeps the prompts of launches apart; the same seed gives the same bytes."""
+
+    def __init__(
+        self,
+        server: Running,
+        engine: Engine,
+        config: Config,
+        workload: Workload,
+        site: Site,
+        *,
+        folder: Path,
+        seed: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._server = server
+        self._engine = engine
+        self._config = config
+        self._workload = workload
+        self._site = site
+        self._folder = folder
+        self._seed = seed
+        self._say = say
+
+    def rounds(self) -> list[Round]:
+        """Warm up, then measure every round. Raises Crashed or Stalled; failed requests make a round invalid."""
+        workload = self._workload
+        api = self._engine.api(self._config, workload)
+        self._warm_up(api)
+        measured: list[Round] = []
+        for index in range(workload.rounds):
+            measured.append(self._round(api, index))
+            result = measured[-1]
+            speed = result.metrics.output_throughput
+            self._say(
+                f"round {index + 1}/{workload.rounds}: "
+                + ("invalid: " + "; ".join(result.invalid) if result.invalid else f"{speed or 0:.1f} tok/s")
+            )
+        return measured
+
+    def _warm_up(self, api: Api) -> None:
+        workload = self._workload
+        if workload.warmup:
+            self._run(
+                api, msgspec.structs.replace(workload, requests=workload.warmup, duration=None), WARMUP_ROUND
+            )
+        if workload.warmup_seconds:
+            self._run(
+                api,
+                msgspec.structs.replace(workload, requests=None, duration=workload.warmup_seconds),
+                WARMUP_ROUND - 1,
+            )
+
+    def _round(self, api: Api, index: int) -> Round:
+        workload, engine, target = self._workload, self._engine, self._server.target
+        if workload.cache == "cold":
+            engine.flush(target)
+        before = engine.counters(target)
+        start = log_size(self._server.log)
+        samples = self._run(api, workload, index)
+        after = engine.counters(target)
+        result = metrics.summarise(
+            samples,
+            workload,
+            time_scale=self._site.time_scale,
+            accept_length=accept_length(before, after) if engine.speculative(self._config) else None,
+        )
+        invalid, warnings = engine.round_warnings(self._server.log, start, log_size(self._server.log))
+        return msgspec.structs.replace(
+            result, invalid=[*result.invalid, *invalid], warnings=[*result.warnings, *warnings]
+        )
+
+    def _run(self, api: Api, workload: Workload, index: int) -> Samples:
+        server, scale = self._server, self._site.time_scale
+        plan = traffic.plan(
+            workload, api, seed=self._seed, round_index=index, folder=self._folder, time_scale=scale
+        )
+        samples = client.run(
+            server.target, api, plan, stall_s=workload.stall * scale, interrupt=server.failed
+        )
+        if samples.stalled and not server.failed():
+            raise server.stall()
+        if server.failed():
+            raise server.crash()
+        if index < 0 and samples.all_failed:
+            raise Crashed(f"every warm-up request failed: {samples.first_failure}")
+        return samples
+
+
+def log_size(log: Path) -> int:
+    """Bytes written so far; 0 before the first."""
+    try:
+        return log.stat().st_size
+    except FileNotFoundError:
+        return 0
