@@ -212,6 +212,8 @@ class Record(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     dead_end_entry: str | None = None
     dead_end_kind: str | None = None
+    way_out: str | None = None
+    """Of a dead end: what to do instead."""
     compare_to: str | None = None
     hypothesis: bool = False
     model: str = ""
