@@ -76,8 +76,11 @@ class Engine(Protocol):
     def command(self, config: Config, site: Site, target: Target, gpus: tuple[int, ...]) -> Command:
         """The process for a config that listens on `target` and sees only `gpus` (empty: does not matter)."""
 
-    def api(self, config: Config, workload: Workload) -> Api:
-        """The endpoint to measure with; the most exact one unless the workload names a kind."""
+    def api(self, config: Config, workload: Workload, site: Site | None = None) -> Api:
+        """The endpoint to measure with; the most exact one unless the workload names a kind.
+
+        `site` leads to the model's files, which know the vocabulary.
+        """
 
     def info(self, target: Target) -> dict[str, Any]:
         """What the server says of itself: resolved arguments, versions. Secrets may still be in it."""

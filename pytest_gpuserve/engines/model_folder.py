@@ -1,0 +1,71 @@
+"""Where a model lies on this host, and what its files say, read without any engine."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import SiteError
+
+if TYPE_CHECKING:
+    from ..model import ModelRef
+    from .base import Site
+
+
+def locate(model: ModelRef, site: Site) -> str:
+    """What to pass as the model: the folder that the site names, else the id, which the engine resolves.
+
+    Raises SiteError when it is a folder that does not exist, so that nobody waits for an engine to say so.
+    """
+    named = site.models.get(model.id)
+    path = named if named is not None else model.id
+    if named is None and not path.startswith(("/", "./", "../", "~")):
+        return path
+    folder = Path(path).expanduser()
+    if not folder.exists():
+        told = f"gpuserve.local.yaml maps the model {model.id!r} to" if named is not None else "the model is"
+        raise SiteError(f"{told} {folder}, which does not exist")
+    return str(folder)
+
+
+def local_folder(model: ModelRef, site: Site | None) -> Path | None:
+    """The model's folder if it is on this host: mapped, given as a path, or in the Hugging Face cache."""
+    mapped = Path((site.models if site else {}).get(model.id, model.id)).expanduser()
+    if mapped.is_dir():
+        return mapped
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    cache = Path(os.environ.get("HF_HUB_CACHE", home / "hub")) / f"models--{model.id.replace('/', '--')}"
+    reference = cache / "refs" / (model.revision or "main")
+    commit = reference.read_text().strip() if reference.is_file() else (model.revision or "")
+    folder = cache / "snapshots" / commit
+    return folder if commit and folder.is_dir() else None
+
+
+def vocabulary(folder: Path) -> int | None:
+    """Token ids below this are ordinary ones; None when the folder does not say.
+
+    The vocabulary's size, cut where the special tokens at its end begin: one of those in a prompt means
+    something (the placeholder of an image, a turn of a chat), and a server may refuse it.
+    """
+    config = _json(folder / "config.json")
+    sizes = [config.get("vocab_size"), *(part.get("vocab_size") for part in config.values() if _is(part))]
+    size = next((size for size in sizes if isinstance(size, int) and size > 0), None)
+    if size is None:
+        return None
+    added = _json(folder / "tokenizer_config.json").get("added_tokens_decoder", {})
+    special = [int(key) for key in added if key.isdigit() and size // 2 <= int(key) < size]
+    return min([size, *special])
+
+
+def _is(part: Any) -> bool:
+    return isinstance(part, dict)
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,40 @@
+"""Engines by name, found through the entry point group `pytest_gpuserve.engines`."""
+
+from __future__ import annotations
+
+import difflib
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from ..model import Place
+    from .base import Engine
+
+GROUP = "pytest_gpuserve.engines"
+
+
+def names() -> tuple[str, ...]:
+    """All that are registered, in alphabetical order; none is imported."""
+    return tuple(sorted(_points()))
+
+
+def engine(name: str, place: Place | None = None) -> Engine:
+    """The engine of that name. InputError, at `place`, for an unknown one or one that cannot be loaded."""
+    point = _points().get(name)
+    if point is None:
+        near = difflib.get_close_matches(name, names(), 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names()) or 'none'}"
+        raise InputError(f"unknown engine {name!r}; {hint}", place)
+    try:
+        found: Engine = point.load()()
+    except Exception as error:
+        # Somebody else's code: whatever it raises, the user must learn whose it is.
+        owner = point.dist.name if point.dist else point.value
+        raise InputError(f"the engine {name!r} of {owner} cannot be loaded: {error!r}", place) from error
+    return found
+
+
+def _points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
