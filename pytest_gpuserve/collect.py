@@ -1,0 +1,236 @@
+"""A suite file as a pytest module: its cases as parameters of one test, what the suite says of them as marks.
+
+Collection reads files only. What needs the host or the engine (which dead end applies, what is missing) is planned
+once the items are selected, in `plan_items`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .errors import CaseError, InputError
+from .model import Case, DeadEnd, Suite
+
+if TYPE_CHECKING:
+    from .session import Result, Session
+
+CASE = pytest.StashKey[Case]()
+"""On an item: the case that it is."""
+RESULT = pytest.StashKey["Result"]()
+"""On an item that ran: how it ended."""
+SESSION = pytest.StashKey["Session"]()
+"""On the config: the run."""
+SUITES = pytest.StashKey[dict[str, Path]]()
+"""On the config: the suites collected so far, by name."""
+
+MARKERS = (
+    "blackwell: needs Blackwell GPUs",
+    "hopper: needs Hopper GPUs",
+    "sm120: about compute capability 12.0",
+    "sm100: about compute capability 10.0",
+    "sm90: about compute capability 9.0",
+    "local: runs without a GPU",
+    "slow: takes long even for a suite",
+    "dead_end(kind): documented not to work; kind is start, serve, slower, inert, missing or garbage",
+)
+
+
+class SuiteFile(pytest.Module):
+    """A YAML suite, collected like a module whose tests are the plugin's own."""
+
+    suite: Suite
+
+    def _getobj(self) -> ModuleType:
+        from . import suite_tests
+        from .engines.registry import names
+        from .suite import load_suite
+
+        try:
+            self.suite = load_suite(
+                self.path,
+                known=registry_of(self.config).names,
+                engines=names(),
+                markers=registered_markers(self.config),
+            )
+            self._claim_name()
+        except InputError as error:
+            raise self.CollectError(str(error)) from None
+        return suite_tests
+
+    def _claim_name(self) -> None:
+        taken = self.config.stash.setdefault(SUITES, {})
+        other = taken.setdefault(self.suite.name, self.path)
+        if other != self.path:
+            raise InputError(
+                f"{self.path}: the suite is named {self.suite.name!r}, and so is {other}; give one of them "
+                "another `suite:`, since baselines are filed under the name"
+            )
+
+
+def is_suite(path: Path, config: pytest.Config) -> bool:
+    """A YAML file below a folder named `suites`, or one that fits the ini setting `gpuserve_suites`."""
+    if path.suffix not in {".yaml", ".yml"}:
+        return False
+    try:
+        relative = path.relative_to(config.rootpath)
+    except ValueError:
+        relative = path
+    if "suites" in (config.rootpath.name, *relative.parts[:-1]):
+        return True
+    return any(fnmatch.fnmatch(relative.as_posix(), pattern) for pattern in config.getini("gpuserve_suites"))
+
+
+def registered_markers(config: pytest.Config) -> frozenset[str]:
+    """Names that `pytest --markers` lists: ours, pytest's, and those of the user's ini file."""
+    lines: Iterable[str] = config.getini("markers")
+    return frozenset(line.partition(":")[0].partition("(")[0].strip() for line in lines)
+
+
+def registry_of(config: pytest.Config) -> Any:
+    return config.stash[SESSION].registry
+
+
+def parameters(suite: Suite, registry: Any) -> list[Any]:
+    """One `pytest.param` a case; the id is all that it carries, so that reports and archives stay readable."""
+    from .report.bench import CLOCK
+
+    found = []
+    for case in suite.cases():
+        names = dict.fromkeys((*suite.markers, *case.config.markers))
+        marks = [getattr(pytest.mark, name) for name in names]
+        possible: Sequence[DeadEnd] = (
+            (case.config.dead_end,) if case.config.dead_end else registry.possible(case.config)
+        )
+        marks += [pytest.mark.dead_end(kind=kind) for kind in dict.fromkeys(end.kind for end in possible)]
+        marks.append(pytest.mark.benchmark(timer=CLOCK))
+        found.append(pytest.param(case.id, id=case.id, marks=marks))
+    return found
+
+
+def attach_case(item: pytest.Item) -> None:
+    """Hang the case on the item that runs it."""
+    parent = item.getparent(SuiteFile)
+    callspec = getattr(item, "callspec", None)
+    if parent is None or callspec is None or "gpuserve_case" not in callspec.params:
+        return
+    wanted = callspec.params["gpuserve_case"]
+    item.stash[CASE] = next(case for case in parent.suite.cases() if case.id == wanted)
+
+
+# --- once the items are selected ------------------------------------------------------------------
+
+
+def plan_items(session: Session, items: list[pytest.Item], *, runxfail: bool) -> None:
+    """Order the cases of each suite and mark what is known of them; other items keep their places."""
+    places = [index for index, item in enumerate(items) if CASE in item.stash]
+    ordered = in_order([items[index] for index in places], session)
+    for index, item in zip(places, ordered, strict=True):
+        items[index] = item
+        _mark(session, item, runxfail)
+
+
+def in_order(items: Sequence[pytest.Item], session: Session) -> list[pytest.Item]:
+    """Suite by suite: dead ends that are decided before weights are loaded first, a partner before who names it."""
+    suites: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        suites.setdefault(item.stash[CASE].suite, []).append(item)
+    ordered: list[pytest.Item] = []
+    for members in suites.values():
+        ordered += sorted(members, key=_rank_in(members, session))
+    return ordered
+
+
+def _rank_in(members: Sequence[pytest.Item], session: Session) -> Callable[[pytest.Item], tuple[int, int]]:
+    configs = {item.stash[CASE].config.id: item.stash[CASE].config for item in members}
+    positions = {config_id: position for position, config_id in enumerate(configs)}
+
+    def root(config_id: str) -> str:
+        partner = configs[config_id].compare_to
+        return root(partner) if partner in configs else config_id
+
+    def depth(config_id: str) -> int:
+        partner = configs[config_id].compare_to
+        return 1 + depth(partner) if partner in configs else 0
+
+    def rank(item: pytest.Item) -> tuple[int, int]:
+        config_id = item.stash[CASE].config.id
+        if session.plan(item.stash[CASE]).early:
+            return (0, positions[config_id])
+        # Later than every early one; a family stands where its root stands, nearer relations first.
+        return (1 + positions[root(config_id)], depth(config_id) * len(positions) + positions[config_id])
+
+    return rank
+
+
+def _mark(session: Session, item: pytest.Item, runxfail: bool) -> None:
+    plan = session.plan(item.stash[CASE])
+    if plan.skip:
+        item.add_marker(pytest.mark.skip(reason=plan.skip))
+        return
+    end = plan.dead_end
+    if end is None:
+        return
+    if not end.run and runxfail and not session.options.run_dangerous:
+        item.add_marker(
+            pytest.mark.skip(
+                reason=f"never started ({end.reason}); --gpuserve-run-dangerous starts it all the same"
+            )
+        )
+    item.add_marker(
+        pytest.mark.xfail(
+            reason=end.reason,
+            strict=True,
+            run=end.run or session.options.run_dangerous,
+            raises=pytest.RaisesExc(CaseError, check=partial(fits, end)),
+        )
+    )
+
+
+def fits(end: DeadEnd, error: CaseError) -> bool:
+    """Whether an error is the documented one."""
+    from .failures.dead_end import judge_failure
+
+    return judge_failure(end, error).fits
+
+
+class CaseRun:
+    """What the test of a case holds: the case, and the cases of its config that are selected beside it."""
+
+    def __init__(self, item: pytest.Item, archive: Callable[[Result], None]) -> None:
+        self._item = item
+        self._archive = archive
+        self._session = item.config.stash[SESSION]
+        self.case = item.stash[CASE]
+
+    def verify(self) -> None:
+        """Measure and judge; raises the CaseError with which the case ended, if it did."""
+        __tracebackhide__ = True
+        result = self._session.run(self.case, self._siblings(), self._item.nodeid)
+        self._item.stash[RESULT] = result
+        self._archive(result)
+        if result.error is not None:
+            raise result.error
+
+    def finish(self) -> None:
+        """Raise what stopping the server brought up, at the case that owned it."""
+        __tracebackhide__ = True
+        error = self._session.take_stop_error(self.case)
+        if error is not None:
+            raise error
+
+    def _siblings(self) -> list[Case]:
+        mine = (self.case.suite, self.case.config.id)
+        return [
+            item.stash[CASE]
+            for item in self._item.session.items
+            if CASE in item.stash and (item.stash[CASE].suite, item.stash[CASE].config.id) == mine
+        ]
+
+

@@ -1,0 +1,337 @@
+"""The pytest plugin: options, markers, fixtures, hooks. Wiring only; the work is in the modules that it names.
+
+Nothing here, and nothing imported at the top, may be slow or look at the hardware: every pytest run loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .collect import (
+    CASE,
+    MARKERS,
+    RESULT,
+    SESSION,
+    CaseRun,
+    SuiteFile,
+    attach_case,
+    is_suite,
+    parameters,
+    plan_items,
+    registry_of,
+)
+from .errors import GpuserveError, InputError
+from .session import Options, Session
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+    from .session import Result
+
+SIMULATE_DEFAULT = "default"
+
+
+class PytestGpuserveWarning(pytest.PytestWarning):
+    """Something about a case that does not fail it and should be seen."""
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("gpuserve", "LLM serving benchmarks")
+    group.addoption(
+        "--gpuserve-simulate",
+        nargs="?",
+        const=SIMULATE_DEFAULT,
+        default=None,
+        metavar="ENGINE==VERSION",
+        help="Run on the simulated host instead of this one, optionally as another engine version",
+    )
+    group.addoption(
+        "--gpuserve-perturb",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="Change the simulated host: slowdown=8%%, slowdown:CONFIG=8%%, opens:CONFIG, otherwise:CONFIG, "
+        "crash:CONFIG or hang:CONFIG; may be repeated",
+    )
+    group.addoption(
+        "--gpuserve-baselines",
+        default=None,
+        metavar="DIR",
+        help="Folder of the stored baselines (default: baselines under the root folder)",
+    )
+    group.addoption(
+        "--gpuserve-update-baselines",
+        action="store_true",
+        help="Record what is measured as the new baselines of the selected cases",
+    )
+    group.addoption(
+        "--gpuserve-launches",
+        type=int,
+        default=None,
+        metavar="N",
+        help="Start each server exactly N times, whatever the suite says",
+    )
+    group.addoption(
+        "--gpuserve-engine-python",
+        action="append",
+        default=[],
+        metavar="[ENGINE=]PYTHON",
+        help="Interpreter that has the engine; without a name it is SGLang's",
+    )
+    group.addoption(
+        "--gpuserve-run-dir",
+        default=None,
+        metavar="DIR",
+        help="Folder for records, logs and reports (default: .gpuserve/runs/<time> under the root folder)",
+    )
+    group.addoption(
+        "--gpuserve-run-dangerous",
+        action="store_true",
+        help="Start also what is documented as harmful to the host (run: false)",
+    )
+    group.addoption(
+        "--gpuserve-strict-review",
+        action="store_true",
+        help="Fail the run when a dead end is past its review date",
+    )
+    group.addoption(
+        "--gpuserve-require-run",
+        action="store_true",
+        help="Exit with 1 when every case was skipped or deselected",
+    )
+    parser.addini("gpuserve_suites", "Further files that are suites, as globs", type="args", default=[])
+    parser.addini("gpuserve_known", "Folders of your own dead ends", type="paths", default=[])
+    parser.addini("gpuserve_improved", "What a stale baseline does: warn or fail", default="warn")
+    parser.addini("gpuserve_inconclusive", "What an undecided case does: warn or fail", default="warn")
+
+
+def options_of(config: pytest.Config) -> Options:
+    """Everything the command line and the ini file say, checked once. Raises UsageError."""
+    root = config.rootpath
+    chosen = config.getoption("gpuserve_baselines")
+    update = bool(config.getoption("gpuserve_update_baselines"))
+    simulate = config.getoption("gpuserve_simulate")
+    perturb = config.getoption("gpuserve_perturb")
+    launches = config.getoption("gpuserve_launches")
+    if launches is not None and launches < 1:
+        raise pytest.UsageError(f"--gpuserve-launches: {launches} is less than 1")
+    if perturb and simulate is None:
+        raise pytest.UsageError("--gpuserve-perturb changes the simulated host: add --gpuserve-simulate")
+    if simulate is not None and update:
+        raise pytest.UsageError(
+            "--gpuserve-update-baselines: what the simulated host yields is never stored as a baseline; "
+            "leave out --gpuserve-simulate"
+        )
+    simulation = None
+    if simulate is not None:
+        from .engines.simulated import Simulation
+
+        try:
+            simulation = Simulation.parse(None if simulate == SIMULATE_DEFAULT else simulate, perturb)
+        except InputError as error:
+            raise pytest.UsageError(str(error)) from None
+    pythons: dict[str, str] = {}
+    for given in config.getoption("gpuserve_engine_python"):
+        name, equals, python = given.partition("=")
+        pythons[name if equals else "sglang"] = python if equals else given
+    return Options(
+        rootdir=root,
+        baselines=config.invocation_params.dir / chosen if chosen else root / "baselines",
+        known=tuple(config.getini("gpuserve_known")),
+        simulation=simulation,
+        update_baselines=update,
+        run_dangerous=bool(config.getoption("gpuserve_run_dangerous")),
+        engine_python=pythons,
+        launches=launches,
+        improved_fails=_warn_or_fail(config, "gpuserve_improved"),
+        inconclusive_fails=_warn_or_fail(config, "gpuserve_inconclusive"),
+    )
+
+
+def _warn_or_fail(config: pytest.Config, ini: str) -> bool:
+    value = config.getini(ini)
+    if value not in {"warn", "fail"}:
+        raise pytest.UsageError(f"{ini} in the ini file is {value!r}; it takes warn or fail")
+    return bool(value == "fail")
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in MARKERS:
+        config.addinivalue_line("markers", line)
+    from .report.store import RunFolder
+    from .report.terminal import Progress
+
+    given = getattr(config, "workerinput", {}).get("gpuserve_run_dir") or config.getoption("gpuserve_run_dir")
+    folder = RunFolder(
+        config.invocation_params.dir / given if given else None, runs=config.rootpath / ".gpuserve" / "runs"
+    )
+    session = config.stash[SESSION] = Session(options_of(config), folder, Progress(config).say)
+    config.add_cleanup(session.close)  # Ctrl-C in a start reaches no fixture's end
+    if is_controller(config):
+        from .report.terminal import Summary
+
+        config.pluginmanager.register(Summary(config, session), "gpuserve-summary")
+
+
+def is_controller(config: pytest.Config) -> bool:
+    """True in a run without xdist as well."""
+    return not hasattr(config, "workerinput")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    simulation = config.stash[SESSION].options.simulation
+    return f"gpuserve: {simulation.title}" if simulation is not None else None
+
+
+# --- collection -----------------------------------------------------------------------------------
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | None:
+    if file_path.suffix in {".yaml", ".yml"} and is_suite(file_path, parent.config):
+        return SuiteFile.from_parent(parent, path=file_path)
+    return None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parent = metafunc.definition.getparent(SuiteFile)
+    if parent is not None and "gpuserve_case" in metafunc.fixturenames:
+        metafunc.parametrize(
+            "gpuserve_case", parameters(parent.suite, registry_of(metafunc.config)), indirect=True
+        )
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    attach_case(item)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # trylast: only what is left after -m, -k and --lf is planned, so only that can make us look at the host.
+    if config.option.collectonly or not any(CASE in item.stash for item in items):
+        return
+    try:
+        plan_items(config.stash[SESSION], items, runxfail=bool(config.option.runxfail))
+    except GpuserveError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+# --- a case ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpuserve_case(
+    request: pytest.FixtureRequest, gpuserve_archive: Callable[[Result], None]
+) -> Iterator[CaseRun]:
+    """The case of a suite that this test is: `gpuserve_case.verify()` measures and judges it."""
+    case = CaseRun(request.node, gpuserve_archive)
+    yield case
+    case.finish()
+
+
+@pytest.fixture
+def gpuserve_archive(request: pytest.FixtureRequest) -> Callable[[Result], None]:
+    """Puts a case's rounds into pytest-benchmark's archive, where that plugin is loaded and active."""
+    if not request.config.pluginmanager.has_plugin("benchmark"):
+        return lambda result: None
+    from .report.bench import replay
+
+    benchmark: Any = request.getfixturevalue("benchmark")
+    return lambda result: replay(benchmark, result.record)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A case that is not run leaves a record as well."""
+    if CASE not in item.stash:
+        return
+    from .record import Verdict
+
+    session, case = item.config.stash[SESSION], item.stash[CASE]
+    plan = session.plan(case)
+    end = plan.dead_end
+    if plan.review_due:
+        item.warn(PytestGpuserveWarning(plan.review_due))
+    if plan.skip:
+        session.note(case, item.nodeid, verdict=Verdict.SKIPPED, outcome="skipped", reason=plan.skip)
+    elif end is not None and not end.run and not session.options.run_dangerous:
+        session.note(case, item.nodeid, verdict=Verdict.DEAD_END, outcome="xfailed", reason="never started")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if CASE not in item.stash:
+        return report
+    if call.excinfo is not None and isinstance(call.excinfo.value, GpuserveError) and report.failed:
+        report.longrepr = call.excinfo.getrepr(style="value")  # our own frames help nobody
+    result = item.stash.get(RESULT, None)
+    if result is None or report.when != "call":
+        return report
+    from .report.junit import properties
+
+    item.user_properties.extend(properties(result.record))
+    report.user_properties = list(item.user_properties)
+    for warning in result.record.warnings:
+        item.warn(PytestGpuserveWarning(f"{result.record.case}: {warning}"))
+    if report.failed and result.note:
+        if call.excinfo is None:
+            report.longrepr = f"{report.longrepr}\n{result.note}"  # keeps pytest's "[XPASS(strict)] reason" first
+        elif hasattr(report.longrepr, "addsection"):
+            report.longrepr.addsection("dead end changed", result.note)
+    return report
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config = session.config
+    if not is_controller(config):
+        return
+    records = config.stash[SESSION].folder.read()
+    ran = any(record.outcome != "skipped" for record in records)
+    if config.getoption("gpuserve_require_run") and not ran and exitstatus in {0, 5}:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if config.getoption("gpuserve_strict_review") and exitstatus == 0:
+        due = [record for record in records if any("review" in warning for warning in record.warnings)]
+        if due:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+# --- pytest-xdist ---------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getoption("dist") not in {"load", "loadgroup"}:
+        return None  # somebody asked for another mode
+    from .xdist import ServeScheduling
+
+    return ServeScheduling(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    from .xdist import workers_that_fit
+
+    return workers_that_fit(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Every worker of a run writes into the one run folder."""
+    node.workerinput["gpuserve_run_dir"] = str(node.config.stash[SESSION].folder.path)
+
+
