@@ -93,7 +93,7 @@ class Source:
         try:
             return msgspec.convert(self.get(*keys), kind)
         except msgspec.ValidationError as wrong:
-            found, message, near = explain(wrong, kind)
+            found, message, near = explain(wrong, kind, self.get(*keys))
             raise self.error((*keys, *found), message, near=near) from None
 
 

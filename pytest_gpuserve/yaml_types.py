@@ -1,18 +1,18 @@
-"""msgspec's messages about data from YAML, told in the words of the file: which key, what is expected."""
+"""msgspec's messages about data from YAML, in the words of the file: which key, what is expected there."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeAlias
+import types
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    import msgspec
-
 Keys: TypeAlias = tuple[str | int, ...]
 """A path into the data: keys of mappings and indices of lists."""
-
 
 _AT = re.compile(r" - at (?:`key` in )?`\$(?P<path>[^`]*)`$")
 _STEP = re.compile(r"\.(?P<field>[^.\[\]]+)|\[(?P<index>\d+|\.\.\.)\]")
@@ -29,25 +29,28 @@ _TYPE_WORDS = {
     "float": "a number",
     "bool": "true or false",
     "null": "nothing",
-    "date": "a date such as 2027-03-31",
 }
 
+Complaint: TypeAlias = "tuple[Keys, str, tuple[str, Collection[str]] | None]"
+"""The path to what is wrong, the text, and for a wrong word the words that would have been right."""
 
-def explain(
-    wrong: msgspec.ValidationError, kind: Any
-) -> tuple[Keys, str, tuple[str, Collection[str]] | None]:
-    """What a conversion to `kind` found wrong: the path to it, the text, and for a wrong word those right."""
-    message = str(wrong)
-    at = _AT.search(message)
-    keys = _steps(at["path"]) if at else ()
-    text = message[: at.start()] if at else message
+
+def explain(wrong: msgspec.ValidationError, kind: Any, data: Any) -> Complaint:
+    """What msgspec found wrong when it converted `data` to the type `kind`."""
+    text = str(wrong)
+    keys: Keys = ()
+    if at := _AT.search(text):
+        text = text[: at.start()]
+        keys, hidden = _steps(at["path"])
+        if hidden and (inner := _hidden_in_mapping(keys, kind, data)):
+            return inner
     if unknown := _UNKNOWN.search(text):
         word = unknown["field"]
-        return (*keys, word), "unknown key", (word, _fields(_type_at(kind, keys)))
+        return (*keys, word), "unknown key", (word, _field_names(_types_at(kind, keys)))
     if missing := _MISSING.search(text):
         return keys, f"the key {missing['field']!r} is missing", None
     if enum := _ENUM.search(text):
-        words = _choices(_type_at(kind, keys))
+        words = _literals(_types_at(kind, keys))
         value = enum["value"].strip("'")
         return keys, f"{value!r} is none of {', '.join(words)}", (value, words)
     text = _LIMIT.sub(lambda m: f"expected {_TYPE_WORDS.get(m['wanted'], m['wanted'])} {m['limit']}", text)
@@ -60,55 +63,70 @@ def _type_error(found: re.Match[str]) -> str:
     return f"expected {' or '.join(wanted)}, got {got}"
 
 
-def _steps(path: str) -> Keys:
+def _steps(path: str) -> tuple[Keys, bool]:
+    """The keys of msgspec's path up to the first mapping whose key it hides, and whether there is one."""
     keys: list[str | int] = []
     for step in _STEP.finditer(path):
-        if step["index"] == "...":  # msgspec does not say which key of a mapping
-            break
+        if step["index"] == "...":
+            return tuple(keys), True
         keys.append(step["field"] if step["field"] else int(step["index"]))
-    return tuple(keys)
+    return tuple(keys), False
 
 
-def _type_at(kind: Any, keys: Keys) -> list[Any]:
-    """The msgspec.inspect types that may stand at a path."""
-    from msgspec import inspect
-
-    found: list[Any] = _alternatives(inspect.type_info(kind))
+def _hidden_in_mapping(keys: Keys, kind: Any, data: Any) -> Complaint | None:
+    """The complaint about the value of a mapping whose key msgspec does not tell: found by trying each."""
     for key in keys:
-        found = [
-            inner
-            for outer in found
-            for step in _inner(outer, key)
-            for inner in _alternatives(step)
-        ]  # fmt: skip
+        data = data[key]
+    if not isinstance(data, dict):
+        return None
+    for outer in _types_at(kind, keys):
+        for value_type in _inner(outer, ""):
+            for key, value in data.items():
+                try:
+                    msgspec.convert(value, value_type)
+                except msgspec.ValidationError as wrong:
+                    inner, text, near = explain(wrong, value_type, value)
+                    return (*keys, key, *inner), text, near
+    return None
+
+
+def _types_at(kind: Any, keys: Keys) -> list[Any]:
+    """The types that may stand at a path below `kind`."""
+    found = _alternatives(kind)
+    for key in keys:
+        found = [inner for outer in found for step in _inner(outer, key) for inner in _alternatives(step)]
     return found
 
 
 def _alternatives(kind: Any) -> list[Any]:
-    from msgspec import inspect
-
-    if isinstance(kind, inspect.Metadata):
-        return _alternatives(kind.type)
-    if isinstance(kind, inspect.UnionType):
-        return [inner for part in kind.types for inner in _alternatives(part)]
+    """A type without its annotations, each member of a union by itself."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        return _alternatives(get_args(kind)[0])
+    if origin in (Union, types.UnionType):
+        return [inner for part in get_args(kind) for inner in _alternatives(part)]
     return [kind]
 
 
 def _inner(kind: Any, key: str | int) -> list[Any]:
-    from msgspec import inspect
-
-    if isinstance(kind, inspect.StructType):
-        return [field.type for field in kind.fields if field.encode_name == key]
-    if isinstance(kind, inspect.DictType):
-        return [kind.value_type]
-    if isinstance(kind, inspect.VarTupleType | inspect.ListType):
-        return [kind.item_type]
+    """The type of what stands under a key: a field, the values of a mapping, the items of a list."""
+    if _is_struct(kind):
+        return [f.type for f in msgspec.structs.fields(kind) if f.encode_name == key]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is dict:
+        return [arguments[1]]
+    if origin in (list, tuple):
+        return [arguments[0]]
     return []
 
 
-def _fields(kinds: list[Any]) -> list[str]:
-    return [field.encode_name for kind in kinds for field in getattr(kind, "fields", ())]
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _choices(kinds: list[Any]) -> list[str]:
-    return [str(value) for kind in kinds for value in getattr(kind, "values", ())]
+def _field_names(kinds: list[Any]) -> list[str]:
+    return [f.encode_name for kind in kinds if _is_struct(kind) for f in msgspec.structs.fields(kind)]
+
+
+def _literals(kinds: list[Any]) -> list[str]:
+    return [str(value) for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
