@@ -28,8 +28,6 @@ from .errors import GpuserveError, InputError
 from .session import Options, Session
 
 if TYPE_CHECKING:
-    from _pytest.terminal import TerminalReporter
-
     from .session import Result
 
 SIMULATE_DEFAULT = "default"
@@ -137,6 +135,7 @@ def options_of(config: pytest.Config) -> Options:
             simulation = Simulation.parse(None if simulate == SIMULATE_DEFAULT else simulate, perturb)
         except InputError as error:
             raise pytest.UsageError(str(error)) from None
+    folder = getattr(config, "workerinput", {}).get("gpuserve_run_dir") or config.getoption("gpuserve_run_dir")
     pythons: dict[str, str] = {}
     for given in config.getoption("gpuserve_engine_python"):
         name, equals, python = given.partition("=")
@@ -144,6 +143,7 @@ def options_of(config: pytest.Config) -> Options:
     return Options(
         rootdir=root,
         baselines=config.invocation_params.dir / chosen if chosen else root / "baselines",
+        run_folder=config.invocation_params.dir / folder if folder else None,
         known=tuple(config.getini("gpuserve_known")),
         simulation=simulation,
         update_baselines=update,
@@ -168,19 +168,10 @@ def _warn_or_fail(config: pytest.Config, ini: str) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     for line in MARKERS:
         config.addinivalue_line("markers", line)
-    from .report.store import RunFolder
-    from .report.terminal import Progress
+    from .report.terminal import progress
 
-    given = getattr(config, "workerinput", {}).get("gpuserve_run_dir") or config.getoption("gpuserve_run_dir")
-    folder = RunFolder(
-        config.invocation_params.dir / given if given else None, runs=config.rootpath / ".gpuserve" / "runs"
-    )
-    session = config.stash[SESSION] = Session(options_of(config), folder, Progress(config).say)
+    session = config.stash[SESSION] = Session(options_of(config), progress(config).say)
     config.add_cleanup(session.close)  # Ctrl-C in a start reaches no fixture's end
-    if is_controller(config):
-        from .report.terminal import Summary
-
-        config.pluginmanager.register(Summary(config, session), "gpuserve-summary")
 
 
 def is_controller(config: pytest.Config) -> bool:
@@ -300,14 +291,34 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     if not is_controller(config):
         return
-    records = config.stash[SESSION].folder.read()
+    run = config.stash[SESSION]
+    records = run.records()
+    if records:
+        run.finish(records, exitstatus)
     ran = any(record.outcome != "skipped" for record in records)
-    if config.getoption("gpuserve_require_run") and not ran and exitstatus in {0, 5}:
+    due = any(record.review_due for record in records)
+    if (config.getoption("gpuserve_require_run") and not ran and exitstatus in {0, 5}) or (
+        config.getoption("gpuserve_strict_review") and due and exitstatus == 0
+    ):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    if config.getoption("gpuserve_strict_review") and exitstatus == 0:
-        due = [record for record in records if any("review" in warning for warning in record.warnings)]
-        if due:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    session = config.stash[SESSION]
+    if not is_controller(config):
+        return
+    records = session.records()
+    if config.getoption("gpuserve_require_run") and all(record.outcome == "skipped" for record in records):
+        terminalreporter.write_line(
+            "gpuserve: nothing was run: every case was skipped or deselected (--gpuserve-require-run)", red=True
+        )
+    if not records:
+        return
+    from .report.terminal import write_summary
+
+    write_summary(terminalreporter, records, run=session.folder.folder, root=config.rootpath)
+    for line in session.notes:
+        terminalreporter.write_line(f"gpuserve: {line}")
 
 
 # --- pytest-xdist ---------------------------------------------------------------------------------
@@ -332,6 +343,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Every worker of a run writes into the one run folder."""
-    node.workerinput["gpuserve_run_dir"] = str(node.config.stash[SESSION].folder.path)
+    node.workerinput["gpuserve_run_dir"] = str(node.config.stash[SESSION].shared_folder())
 
 

@@ -214,6 +214,8 @@ class Record(Struct, frozen=True, kw_only=True):
     dead_end_kind: str | None = None
     way_out: str | None = None
     """Of a dead end: what to do instead."""
+    review_due: bool = False
+    """The dead end is past its review date."""
     compare_to: str | None = None
     hypothesis: bool = False
     model: str = ""
