@@ -19,6 +19,7 @@ from .errors import CaseError, InputError
 from .model import Case, DeadEnd, Suite
 
 if TYPE_CHECKING:
+    from .failures.known import Registry
     from .session import Result, Session
 
 CASE = pytest.StashKey[Case]()
@@ -93,14 +94,15 @@ def registered_markers(config: pytest.Config) -> frozenset[str]:
     return frozenset(line.partition(":")[0].partition("(")[0].strip() for line in lines)
 
 
-def registry_of(config: pytest.Config) -> Any:
+def registry_of(config: pytest.Config) -> Registry:
     return config.stash[SESSION].registry
 
 
-def parameters(suite: Suite, registry: Any) -> list[Any]:
+def parameters(suite: Suite, config: pytest.Config) -> list[Any]:
     """One `pytest.param` a case; the id is all that it carries, so that reports and archives stay readable."""
-    from .report.bench import CLOCK
+    from .report import bench
 
+    registry, timed = registry_of(config), bench.mark(config)
     found = []
     for case in suite.cases():
         names = dict.fromkeys((*suite.markers, *case.config.markers))
@@ -109,8 +111,7 @@ def parameters(suite: Suite, registry: Any) -> list[Any]:
             (case.config.dead_end,) if case.config.dead_end else registry.possible(case.config)
         )
         marks += [pytest.mark.dead_end(kind=kind) for kind in dict.fromkeys(end.kind for end in possible)]
-        marks.append(pytest.mark.benchmark(timer=CLOCK))
-        found.append(pytest.param(case.id, id=case.id, marks=marks))
+        found.append(pytest.param(case.id, id=case.id, marks=[*marks, *timed]))
     return found
 
 
@@ -203,18 +204,20 @@ def fits(end: DeadEnd, error: CaseError) -> bool:
 class CaseRun:
     """What the test of a case holds: the case, and the cases of its config that are selected beside it."""
 
-    def __init__(self, item: pytest.Item, archive: Callable[[Result], None]) -> None:
-        self._item = item
-        self._archive = archive
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._request = request
+        self._item = item = request.node
         self._session = item.config.stash[SESSION]
         self.case = item.stash[CASE]
 
     def verify(self) -> None:
         """Measure and judge; raises the CaseError with which the case ended, if it did."""
         __tracebackhide__ = True
+        from .report.bench import replay
+
         result = self._session.run(self.case, self._siblings(), self._item.nodeid)
         self._item.stash[RESULT] = result
-        self._archive(result)
+        replay(self._request, result.record)
         if result.error is not None:
             raise result.error
 

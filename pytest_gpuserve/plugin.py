@@ -5,7 +5,7 @@ Nothing here, and nothing imported at the top, may be slow or look at the hardwa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ from .collect import (
     is_suite,
     parameters,
     plan_items,
-    registry_of,
 )
 from .errors import GpuserveError, InputError
 from .session import Options, Session
@@ -197,7 +196,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parent = metafunc.definition.getparent(SuiteFile)
     if parent is not None and "gpuserve_case" in metafunc.fixturenames:
         metafunc.parametrize(
-            "gpuserve_case", parameters(parent.suite, registry_of(metafunc.config)), indirect=True
+            "gpuserve_case", parameters(parent.suite, metafunc.config), indirect=True
         )
 
 
@@ -205,39 +204,36 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     attach_case(item)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # trylast: only what is left after -m, -k and --lf is planned, so only that can make us look at the host.
-    if config.option.collectonly or not any(CASE in item.stash for item in items):
-        return
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Plan only what -m, -k and --lf have left: nothing else may make us look at the host."""
+    serving = [item for item in items if CASE in item.stash]
+    if not serving:
+        return (yield)
+    from .report.bench import counted_as_benchmarks
+
+    with counted_as_benchmarks(serving):
+        yield
+    if config.option.collectonly:
+        return None
     try:
         plan_items(config.stash[SESSION], items, runxfail=bool(config.option.runxfail))
     except GpuserveError as error:
         raise pytest.UsageError(str(error)) from None
+    return None
 
 
 # --- a case ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def gpuserve_case(
-    request: pytest.FixtureRequest, gpuserve_archive: Callable[[Result], None]
-) -> Iterator[CaseRun]:
+def gpuserve_case(request: pytest.FixtureRequest) -> Iterator[CaseRun]:
     """The case of a suite that this test is: `gpuserve_case.verify()` measures and judges it."""
-    case = CaseRun(request.node, gpuserve_archive)
+    case = CaseRun(request)
     yield case
     case.finish()
-
-
-@pytest.fixture
-def gpuserve_archive(request: pytest.FixtureRequest) -> Callable[[Result], None]:
-    """Puts a case's rounds into pytest-benchmark's archive, where that plugin is loaded and active."""
-    if not request.config.pluginmanager.has_plugin("benchmark"):
-        return lambda result: None
-    from .report.bench import replay
-
-    benchmark: Any = request.getfixturevalue("benchmark")
-    return lambda result: replay(benchmark, result.record)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -319,6 +315,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     write_summary(terminalreporter, records, run=session.folder.folder, root=config.rootpath)
     for line in session.notes:
         terminalreporter.write_line(f"gpuserve: {line}")
+
+
+# --- pytest-benchmark -----------------------------------------------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
+    session = config.stash[SESSION]
+    if session.probed:
+        from .report.bench import machine_info as of_host
+
+        machine_info["gpuserve"] = of_host(session.host)
 
 
 # --- pytest-xdist ---------------------------------------------------------------------------------

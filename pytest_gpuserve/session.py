@@ -122,6 +122,11 @@ class Session:
 
         return probe()
 
+    @property
+    def probed(self) -> bool:
+        """Whether anything has made us look at the host."""
+        return "host" in self.__dict__
+
     @cached_property
     def registry(self) -> Registry:
         from .failures.known import Registry
