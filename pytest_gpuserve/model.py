@@ -130,12 +130,17 @@ class Requires(Struct, frozen=True, kw_only=True):
     """Requirements that the engine's environment must meet, such as `flashinfer_python>0.6.18`."""
     missing_packages: tuple[str, ...] = ()
     """Distributions that must be absent (for dead ends that are about their absence)."""
+    why: str | None = None
+    """Said beside what is missing, such as why no stock build can do it."""
 
 
 class ModelRef(Struct, frozen=True, kw_only=True):
     id: str
     """Hub name or a name that `gpuserve.local.yaml` maps to a folder."""
     revision: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.id}@{self.revision}" if self.revision else self.id
 
 
 class Lengths(Struct, frozen=True, kw_only=True):
@@ -324,6 +329,8 @@ class Host(Struct, frozen=True, kw_only=True):
     """Of one GPU."""
     power_limit_w: float | None = None
     simulated: bool = False
+    note: str = ""
+    """What could not be read and why, such as a driver that does not answer."""
 
 
 class EngineBuild(Struct, frozen=True, kw_only=True):
