@@ -34,6 +34,13 @@ SAID_BY_FIGURES = frozenset(
 )
 """Verdicts whose word and figures say it all; the others need a line of their text beside them."""
 
+POINT_NOTES = {
+    ("reported", True): ("against a reported figure, unproven",),
+    ("reported", False): ("against a reported figure",),
+    ("baseline", True): ("unproven, a point estimate",),
+}
+"""What a baseline is worth, by what it is and whether the comparison has no interval."""
+
 RESULTS = (
     Column("case"),
     Column("verdict"),
@@ -145,9 +152,10 @@ def _notes(record: Record) -> Iterable[str]:
         yield clipped(first_line(record.text or record.reason), TEXT_LIMIT)
     if partner := times_partner(record):
         yield partner
-    if any(c.against == "reported" for c in record.comparisons):
-        yield "against a reported figure"
     primary = against_baseline(record)
+    if primary is not None:
+        unproven = primary.low is None and primary.high is None
+        yield from POINT_NOTES.get((primary.against, unproven), ())
     for comparison in record.comparisons:
         if (
             comparison.decision == "worse"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
+from ..gate.quantity import typical, usable
 from ..record import Verdict
 
 if TYPE_CHECKING:
@@ -70,17 +71,21 @@ def valid_rounds(record: Record) -> list[list[Round]]:
 
 
 def metric(record: Record, name: str) -> float | None:
-    """A metric of the case: what the gate compared, else the mean over launches of each launch's mean
-    round."""
+    """A metric of the case, by the gate's own mean: over launches of the means of their rounds."""
     compared = next((c.value for c in record.comparisons if c.metric == name), None)
     if compared is not None:
         return compared
+    launches = values_by_launch(record, name)
+    return typical(launches) if launches else None
+
+
+def values_by_launch(record: Record, name: str) -> list[list[float]]:
+    """A metric's value in every usable round, by launch; launches without any are left out."""
     launches = [
-        fmean(values)
+        [value for r in rounds if (value := r.metrics.value(name)) is not None and usable(value)]
         for rounds in valid_rounds(record)
-        if (values := [v for r in rounds if (v := r.metrics.value(name)) is not None])
     ]
-    return fmean(launches) if launches else None
+    return [values for values in launches if values]
 
 
 def against_baseline(record: Record) -> Comparison | None:

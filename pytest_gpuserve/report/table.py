@@ -129,8 +129,8 @@ def _cell(column: Column, cell: str, room: int, paint: Paint | None) -> str:
     return paint(column.name, cell) if paint and cell else cell
 
 
-_SPECIAL = re.compile(r"[\\`*|\[\]]|(?<![^\W_])_|_(?![^\W_])")
-"""What would format in Markdown; an underscore within a word does not."""
+_SPECIAL = re.compile(r"[\\`*|]|\](?=[(\[])|(?<![^\W_])_|_(?![^\W_])")
+"""What would format in Markdown; an underscore within a word does not, nor a bracket without a link behind it."""
 
 
 def escape(text: str) -> str:

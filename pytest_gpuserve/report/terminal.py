@@ -76,9 +76,8 @@ class Summary:
         self._unreadable = ""
         self._records: list[Record] = []
 
-    # A folder that the user names may hold an earlier run, whose cases would pass for this one's. That matters
-    # only when a case is going to run: known after collection, and under pytest-xdist not before there are
-    # workers.
+    # A folder that the user names may hold an earlier run, whose cases would pass for this one's. It matters
+    # when a case is going to run: known after collection, under pytest-xdist not before there are workers.
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
