@@ -1,0 +1,145 @@
+"""From a file to a `model.Suite`: read, convert, merge, and check what only the whole file can tell."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ..errors import SuiteError
+from ..model import Config, Launches, Suite
+from ..yaml_source import Source, load
+from .merge import build_config, build_defaults
+from .spec import LaunchesSpec, SuiteSpec
+from .workloads import build_workloads
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from ..yaml_types import Keys
+
+_NAME = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
+"""Names of suites and configs: they stand in test ids and in file names, where `--` separates."""
+
+
+def load_suite(
+    path: Path,
+    *,
+    known: Collection[str] | None = None,
+    engines: Collection[str] | None = None,
+    markers: Collection[str] | None = None,
+    failure_classes: Collection[str] | None = None,
+) -> Suite:
+    """Read one suite file.
+
+    `known` are the names in the registry of dead ends, `engines` the engines there are, `markers` those that
+    pytest has registered, `failure_classes` those that the classifier gives; what is None is not checked.
+    Raises SuiteError: `<file>:<line>: <key>: what is wrong; did you mean 'x'?`
+    """
+    source = load(path, SuiteError)
+    if source.data is None:
+        raise source.error((), "is empty")
+    spec = source.convert((), SuiteSpec)
+    name = spec.suite or path.stem
+    if not _NAME.fullmatch(name):
+        raise source.error(
+            ("suite",), f"the name {name!r} may hold letters and digits, joined by one of . _ -"
+        )
+    if not spec.workloads:
+        raise source.error(("workloads",), "no workloads; a suite needs at least one")
+    if not spec.configs:
+        raise source.error(("configs",), "no configs; a suite needs at least one")
+    workloads = build_workloads(source, spec.workloads)
+    names = {written: tuple(w.name for w in built) for written, built in workloads.items()}
+    defaults = build_defaults(source, spec)
+    configs = tuple(build_config(source, i, c, defaults, names) for i, c in enumerate(spec.configs))
+    suite = Suite(
+        name=name,
+        path=str(path),
+        markers=tuple(spec.markers),
+        workloads={w.name: w for built in workloads.values() for w in built},
+        configs=configs,
+        launches=_launches(source, spec.launches),
+    )
+    _check_ids(source, configs)
+    _check_partners(source, suite)
+    for i, config in enumerate(configs):
+        keys: Keys = ("configs", i)
+        own = spec.configs[i]
+        _check_word(
+            source, (*(keys if own.engine else ("server",)), "engine"), "engine", config.engine, engines
+        )
+        if config.known not in (None, "none"):
+            at = (*keys, "known") if own.known else (*keys, "xfail", "known")
+            _check_word(source, at, "entry in the registry of dead ends", config.known or "", known)
+        _check_markers(source, keys, own.markers, markers)
+        _check_classes(source, keys, config, failure_classes)
+    _check_markers(source, (), spec.markers, markers)
+    return suite
+
+
+def _launches(source: Source, spec: LaunchesSpec) -> Launches:
+    if spec.max < spec.min:
+        raise source.error(("launches", "max"), f"is less than min ({spec.min})")
+    return Launches(min=spec.min, max=spec.max, baseline=spec.baseline)
+
+
+def _check_ids(source: Source, configs: Sequence[Config]) -> None:
+    seen: dict[str, int] = {}
+    for i, config in enumerate(configs):
+        at = ("configs", i, "id")
+        if not _NAME.fullmatch(config.id):
+            raise source.error(
+                at, f"the id {config.id!r} may hold letters and digits, joined by one of . _ -"
+            )
+        if config.id in seen:
+            first = source.place("configs", seen[config.id], "id").line
+            raise source.error(at, f"the id {config.id!r} is taken (line {first})")
+        seen[config.id] = i
+
+
+def _check_partners(source: Source, suite: Suite) -> None:
+    """Every `compare_to` names a config that is measured with the same workloads, and none leads back."""
+    configs = {config.id: config for config in suite.configs}
+    measured = {id_: set(config.workloads or suite.workloads) for id_, config in configs.items()}
+    for i, config in enumerate(suite.configs):
+        at = ("configs", i, "compare_to")
+        partner = config.compare_to
+        if partner is None:
+            continue
+        if partner not in configs:
+            raise source.error(at, f"no config {partner!r} in this suite", near=(partner, configs))
+        if missing := sorted(measured[config.id] - measured[partner]):
+            raise source.error(at, f"{partner} is not measured with {', '.join(missing)}")
+        chain = [config.id]
+        while partner is not None:
+            chain.append(partner)
+            if partner in chain[:-1]:
+                raise source.error(at, f"leads back to where it began: {' -> '.join(chain)}")
+            partner = configs[partner].compare_to if partner in configs else None
+
+
+def _check_word(source: Source, keys: Keys, what: str, word: str, words: Collection[str] | None) -> None:
+    if words is not None and word not in words:
+        raise source.error(keys, f"no {what} {word!r}", near=(word, words))
+
+
+def _check_markers(
+    source: Source, keys: Keys, written: Sequence[str], markers: Collection[str] | None
+) -> None:
+    for i, marker in enumerate(written):
+        at = (*keys, "markers", i)
+        if not marker.isidentifier():
+            raise source.error(at, f"{marker!r} is no name for a marker")
+        if markers is not None and marker not in markers:
+            raise source.error(
+                at,
+                f"the marker {marker!r} is not registered (pytest's `markers` setting)",
+                near=(marker, markers),
+            )
+
+
+def _check_classes(source: Source, keys: Keys, config: Config, classes: Collection[str] | None) -> None:
+    for match in config.dead_end.match if config.dead_end else ():
+        for failure_class in match.failure_class:
+            _check_word(source, (*keys, "xfail", "match", "class"), "failure class", failure_class, classes)
