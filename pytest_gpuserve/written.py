@@ -107,7 +107,7 @@ def requires(source: Source, keys: Keys, spec: RequiresSpec) -> Requires:
 
 
 def dead_end(source: Source, keys: Keys, spec: DeadEndSpec) -> DeadEnd:
-    """A documented failure that can be told from others. The caller adds what it knows of a registry entry."""
+    """A documented failure that can be told from others; the registry adds entry and range to it."""
     several = isinstance(spec.match, list)
     matches = spec.match if isinstance(spec.match, list) else [spec.match]
     if spec.kind in NEEDS_MATCH and not matches:

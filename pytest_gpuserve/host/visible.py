@@ -12,8 +12,8 @@ def select(visible: str | None, uuids: Sequence[str]) -> tuple[list[int], str]:
     """Indices into `uuids` in the order given, and a note about what was not understood.
 
     None means all. Entries are indices or (beginnings of) UUIDs; as in CUDA, the first one that names no GPU
-    hides itself and all after it. Indices count in the order of PCI buses, as NVML does; CUDA itself counts so
-    only under `CUDA_DEVICE_ORDER=PCI_BUS_ID`, which makes a difference only where products are mixed.
+    hides itself and all after it. Indices count in the order of PCI buses, as NVML does; CUDA counts so only
+    under `CUDA_DEVICE_ORDER=PCI_BUS_ID`, which makes a difference where products are mixed.
     """
     if visible is None:
         return list(range(len(uuids))), ""
