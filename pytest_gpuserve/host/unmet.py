@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 def unmet(requires: Iterable[Requires], host: Host, engine: EngineBuild | None) -> list[str]:
     """Everything that is missing, such as `needs 8 GPUs, this host has none`; empty when the case can run.
 
-    `engine` is None where no engine could be found; then what is asked of it is missing too. Version ranges
-    include pre-releases: 0.5.22rc1 meets `>=0.5.21`, and 0.5.21rc1, which comes before 0.5.21, does not.
+    `engine` is None as long as nobody has looked at it; then only the host is judged. Version ranges include
+    pre-releases: 0.5.22rc1 meets `>=0.5.21`, and 0.5.21rc1, which comes before 0.5.21, does not.
     """
     found: list[str] = []
     for demand in requires:
         lacking = [
             *(text for check in _HOST for text in check(demand, host)),
-            *(text for check in _ENGINE for text in check(demand, engine)),
+            *(text for check in _ENGINE if engine for text in check(demand, engine)),
         ]
         if lacking and demand.why:
             lacking[-1] += f" ({demand.why})"
@@ -66,29 +66,23 @@ def _memory(demand: Requires, host: Host) -> Iterator[str]:
         yield f"needs {demand.memory_gib:g} GiB of memory on each GPU, this host has {host.memory_gib:g}"
 
 
-def _engine_version(demand: Requires, engine: EngineBuild | None) -> Iterator[str]:
+def _engine_version(demand: Requires, engine: EngineBuild) -> Iterator[str]:
     from packaging.requirements import Requirement
 
     for text in demand.engine:
         name = Requirement(text).name
-        if engine is None:
-            yield f"needs {text}, which is not installed here"
-        elif engine.name != name:
+        if engine.name != name:
             yield f"needs {text}, this is {engine.name} {engine.version}"
         elif not _meets(text, engine.version):
             yield f"needs {text}, here is {engine.version}"
 
 
-def _build(demand: Requires, engine: EngineBuild | None) -> Iterator[str]:
-    if demand.build is None:
-        return
-    if engine is None:
-        yield f"needs a build {demand.build!r} of the engine, which is not installed here"
-    elif engine.build != demand.build:
-        yield f"needs a build {demand.build!r} of {engine.name}, here is {engine.build!r}"
+def _build(demand: Requires, engine: EngineBuild) -> Iterator[str]:
+    if demand.build not in (None, engine.build):
+        yield f"needs a {demand.build} build of {engine.name}, here is a {engine.build} one"
 
 
-def _packages(demand: Requires, engine: EngineBuild | None) -> Iterator[str]:
+def _packages(demand: Requires, engine: EngineBuild) -> Iterator[str]:
     for text in demand.packages:
         name, version = _installed(text, engine)
         if version is None:
@@ -97,21 +91,20 @@ def _packages(demand: Requires, engine: EngineBuild | None) -> Iterator[str]:
             yield f"needs {text}, here is {version}"
 
 
-def _missing_packages(demand: Requires, engine: EngineBuild | None) -> Iterator[str]:
+def _missing_packages(demand: Requires, engine: EngineBuild) -> Iterator[str]:
     for text in demand.missing_packages:
         name, version = _installed(text, engine)
         if version is not None and _meets(text, version):
             yield f"is about {text} not being installed, here is {name} {version}"
 
 
-def _installed(requirement: str, engine: EngineBuild | None) -> tuple[str, str | None]:
+def _installed(requirement: str, engine: EngineBuild) -> tuple[str, str | None]:
     """The distribution that a requirement names, and its version in the engine's environment."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
     name = Requirement(requirement).name
-    packages = engine.packages if engine else {}
-    versions = {canonicalize_name(known): version for known, version in packages.items()}
+    versions = {canonicalize_name(known): version for known, version in engine.packages.items()}
     return name, versions.get(canonicalize_name(name))
 
 
@@ -134,7 +127,7 @@ _HOST: tuple[Callable[[Requires, Host], Iterator[str]], ...] = (
     _topology,
     _memory,
 )
-_ENGINE: tuple[Callable[[Requires, EngineBuild | None], Iterator[str]], ...] = (
+_ENGINE: tuple[Callable[[Requires, EngineBuild], Iterator[str]], ...] = (
     _engine_version,
     _build,
     _packages,
