@@ -1,4 +1,4 @@
-"""What decides over a case: statistics over launches (`stats`), stored launches (`baseline`), the verdict (`verdict`).
+"""What decides over a case: statistics over launches, stored launches, the verdict.
 
-Nothing is imported here, and numpy and scipy only where they are used: the plugin pays for the gate when it judges.
+Nothing is imported here, and numpy and scipy only inside functions: a run pays for them when it first judges.
 """

@@ -1,6 +1,7 @@
 """Baseline files: strict when read, stable and atomic when written, so that a diff shows what moved.
 
-A file ends with the line `...`, YAML's end of a document: one that was cut off cannot be taken for a whole one.
+A file ends with the line `...`, YAML's end of a document: one that was cut off cannot be taken for a whole
+one.
 """
 
 from __future__ import annotations

@@ -17,14 +17,25 @@ if TYPE_CHECKING:
 
     from .quantity import Launches
 
+WORDS: dict[Decision, str] = {
+    "worse": "worse",
+    "ok": "not worse",
+    "better": "better",
+    "undecided": "undecided",
+}
+
+
+FAR = math.log(1000)
+"""Bounds of an interval are not told beyond a thousandfold."""
+
 
 class Held(Struct, frozen=True, kw_only=True):
-    """A comparison and what it means for the case."""
+    """A comparison, and what it means for the case."""
 
     comparison: Comparison
     decision: Decision
     proven: bool
-    """False: a point estimate against the tolerance, because too few launches say how launches scatter."""
+    """False: an estimate against the tolerance, because nothing tells how launches scatter."""
     final: bool
     """Another launch would not be used."""
     speed: float
@@ -42,64 +53,30 @@ def hold(
     others: Sequence[Launches] = (),
     point: bool = False,
 ) -> Held:
-    """Compare the launches of a run with those of a reference; `others` only help to know how launches scatter.
+    """Compare launches of a run, in the order in which they were made, with those of a reference.
 
-    `against` is the word for the reference: `baseline`, `reported` or `partner`. With `point`, or where nothing says
-    how launches scatter, it is the estimate alone against the tolerance, and not proven.
+    `against` is the word for the reference: `baseline`, `reported` or `partner`. `others` only help to
+    know how launches scatter. With `point`, or where nothing tells that, the estimate alone is held
+    against the tolerance.
     """
     direction = QUANTITIES[metric].direction
     limits = Limits.of(tolerance, direction)
-    speeds, known = launch_means(run, direction), launch_means(reference, direction)
-    groups = [launch_means(each, direction) for each in others]
-    outcome = None if point else decide(speeds, known, limits, plan, others=groups)
-    if outcome is None:
-        return _point(metric, run, reference, against, limits, tolerance)
-    return _interval(metric, run, reference, against, outcome, tolerance)
-
-
-def _point(
-    metric: str, run: Launches, reference: Launches, against: str, limits: Limits, tolerance: float
-) -> Held:
-    value, known = typical(run), typical(reference)
-    direction = QUANTITIES[metric].direction
+    outcome = None
+    if not point:
+        groups = [launch_means(each, direction) for each in others]
+        outcome = decide(
+            launch_means(run, direction), launch_means(reference, direction), limits, plan, others=groups
+        )
+    used = run[: outcome.look.launches] if outcome else run
+    value, known = typical(used), typical(reference)
     estimate = direction * math.log(value / known)
-    decision: Decision = (
-        "worse" if estimate < limits.slowdown else "better" if estimate > limits.speedup else "ok"
-    )
+    decision = outcome.decision if outcome else _point(estimate, limits)
+    low, high = _interval(outcome, direction) if outcome else (None, None)
+    few = "a reported figure" if against == "reported" else str(len(reference))
     text = (
-        f"{_against(metric, value, known, against)}, {WORDS[decision]} by a tolerance of {percent(tolerance)}; "
-        f"unproven, a point estimate ({count(len(run))} against {_few(against, len(reference))})"
-    )
-    return Held(
-        comparison=Comparison(
-            metric=metric,
-            against=against,
-            reference=known,
-            value=value,
-            ratio=value / known,
-            decision=decision,
-            text=text,
-        ),
-        decision=decision,
-        proven=False,
-        final=True,
-        speed=math.exp(estimate),
-    )
-
-
-def _interval(
-    metric: str, run: Launches, reference: Launches, against: str, outcome: Outcome, tolerance: float
-) -> Held:
-    value, known = typical(run), typical(reference)
-    direction = QUANTITIES[metric].direction
-    look = next(
-        (each for each in outcome.looks if each.decision == outcome.decision), outcome.latest
-    )  # the look that decided, not a later one
-    low, high = sorted((math.exp(direction * look.low), math.exp(direction * look.high)))
-    text = (
-        f"{_against(metric, value, known, against)}, {WORDS[outcome.decision]} by a tolerance of "
-        f"{percent(tolerance)} (between {signed(low)} and {signed(high)}; "
-        f"{count(look.launches)} against {len(reference)})"
+        f"{metric} {shown(metric, value)}, {signed(value / known)} against {_of(against)} "
+        f"{shown(metric, known)}: {WORDS[decision]} ({_bounds(low, high)}; "
+        f"{count(len(used))} against {few}; tolerance {percent(tolerance)})"
     )
     return Held(
         comparison=Comparison(
@@ -110,30 +87,31 @@ def _interval(
             ratio=value / known,
             low=low,
             high=high,
-            decision=outcome.decision,
+            decision=decision,
             text=text,
         ),
-        decision=outcome.decision,
-        proven=True,
-        final=outcome.final,
-        speed=math.exp(direction * math.log(value / known)),
+        decision=decision,
+        proven=outcome is not None,
+        final=outcome is None or outcome.final,
+        speed=math.exp(estimate),
     )
 
 
-WORDS: dict[Decision, str] = {
-    "worse": "worse",
-    "ok": "no slowdown",
-    "better": "better",
-    "undecided": "undecided",
-}
+def _point(estimate: float, limits: Limits) -> Decision:
+    if estimate < limits.slowdown:
+        return "worse"
+    return "better" if estimate > limits.speedup else "ok"
 
 
-def _against(metric: str, value: float, known: float, against: str) -> str:
-    return (
-        f"{metric} {shown(metric, value)}, {signed(value / known)} against "
-        f"the {against + ' ' if against == 'reported' else against + chr(39) + 's '}{shown(metric, known)}"
-    )
+def _interval(outcome: Outcome, direction: int) -> tuple[float, float]:
+    """The look's bounds as ratios of the metric itself."""
+    bounds = sorted((direction * outcome.look.low, direction * outcome.look.high))
+    return tuple(math.exp(max(-FAR, min(FAR, bound))) for bound in bounds)  # type: ignore[return-value]
 
 
-def _few(against: str, launches: int) -> str:
-    return "a reported figure" if against == "reported" else str(launches)
+def _of(against: str) -> str:
+    return "the reported" if against == "reported" else f"the {against}'s"
+
+
+def _bounds(low: float | None, high: float | None) -> str:
+    return "unproven, an estimate" if low is None or high is None else f"{signed(low)} to {signed(high)}"

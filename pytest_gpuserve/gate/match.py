@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..record import Launch
     from .baseline import Baseline
 
-NOT_MEASURED = frozenset({"name", "rounds", "stall", "prompt_tolerance", "slo"})
-"""Fields of a workload that change how sure or how strict a round is, not what it measures. `slo` counts for goodput."""
+NOT_MEASURED = frozenset({"name", "rounds", "stall", "prompt_tolerance"})
+"""Fields of a workload that change how sure or how strict a round is, not what it measures."""
 
 
 def workload_identity(workload: Workload) -> dict[str, Any]:
@@ -55,8 +55,9 @@ def differences(case: Case, host: Host, baseline: Baseline, *, model: bool = Tru
         ("metric definition", METRIC_DEFINITION, baseline.definition),
     ]
     if baseline.workload is not None:
-        here, there = workload_identity(case.workload), baseline.workload
-        pairs += [(f"workload {key}", here.get(key), there.get(key)) for key in sorted({*here, *there})]
+        ignored = set() if "goodput" in case.config.gate.metrics else {"slo"}
+        both = _both(workload_identity(case.workload), baseline.workload)
+        pairs += [(f"workload {key}", here, there) for key, here, there in both if key not in ignored]
         return [_different(what, a, b) for what, a, b in pairs if a != b and not _unknown(what, b)]
     return [_different(what, a, b) for what, a, b in pairs if b is not None and a != b]
 
@@ -69,8 +70,8 @@ def _unknown(what: str, there: Any) -> bool:
 def changes(
     case: Case, host: Host, engine: EngineBuild | None, launches: Iterable[Launch], baseline: Baseline
 ) -> list[str]:
-    """What else is not as it was, because that is what is being tested: engine, driver, power limit, arguments,
-    environment."""
+    """What else is not as it was, because that is what is being tested: engine, driver, power limit,
+    arguments, environment."""
     measured = baseline.measured
     if measured is None:
         return []

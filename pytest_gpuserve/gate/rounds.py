@@ -27,7 +27,10 @@ class Figures(Struct, frozen=True, kw_only=True):
 
 
 def figures(launches: Sequence[Launch], metrics: Iterable[str]) -> Figures:
-    """Collect the metrics of all rounds. A round that is invalid, and a metric that only some rounds yield, are problems."""
+    """Collect the metrics of all rounds.
+
+    A round that is invalid, a metric that only some rounds yield, and a value that is no figure are problems.
+    """
     problems = [
         f"launch {number}, round {index}: {reason}"
         for number, launch in enumerate(launches, 1)

@@ -1,31 +1,31 @@
-"""The decision over one metric: launches of a run against launches of a reference, looked at after each launch.
+"""The decision over one metric: launches of a run against launches of a reference, after each launch.
 
-Everything is a *speed* on the log scale, one number a launch (the mean of its rounds): rounds within a launch share
-its luck and cannot replace launches. A difference of such means is a log-ratio; 0 is "no change", positive is faster.
+Everything is a *speed* on the log scale, one number a launch, the mean of its rounds: rounds within a launch
+share its luck and cannot replace launches. A difference of such means is a log-ratio: 0 is "no change",
+above it is faster.
 
-At a look with `n` launches against `m` of the reference the estimate is ``d = mean(run) - mean(reference)`` with
-standard error ``s * sqrt(1/n + 1/m)``, where ``s`` is pooled over all groups of launches that are known (Student,
-equal variances): a run of one launch is decidable because the reference says how launches scatter. Welch's variant
-needs two launches on both sides.
-
-Each kind of error is spent over the looks, so that its sum over all of them stays within the level.
+With `n` launches against `m` of the reference the estimate is ``d = mean(run) - mean(reference)`` with
+standard error ``s * sqrt(1/n + 1/m)``, where ``s`` is pooled over all groups of launches that are known
+(Student's t, equal variances). So a run of a single launch can be judged: the reference says how launches
+scatter. Welch's variant, without equal variances, would need two launches on either side.
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+
+from .spending import student, tails
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Decision = Literal["worse", "ok", "better", "undecided"]
 
-MIN_SPREAD = 1e-4
-"""Least standard deviation between launches that is believed (0.01 %): equal figures are rounded, not noiseless."""
+MIN_SCATTER = 1e-4
+"""Least standard deviation of launches that is believed, 0.01 %: equal figures are rounded ones."""
 
 
 class Limits(Struct, frozen=True):
@@ -34,21 +34,22 @@ class Limits(Struct, frozen=True):
     slowdown: float
     """Negative: the slowdown that must not pass."""
     half: float
-    """Negative: half of it; an estimate must be beyond it to count as worse."""
+    """Negative: what an estimate must be beyond to count as worse."""
     speedup: float
     """Positive: from here on the reference is stale."""
 
     @classmethod
     def of(cls, tolerance: float, direction: int) -> Limits:
-        """5 % of a throughput is 0.95 of it; 5 % of a time is 1.05 of it."""
-        worse = math.log1p(-tolerance) if direction > 0 else -math.log1p(tolerance)
-        half = math.log1p(-tolerance / 2) if direction > 0 else -math.log1p(tolerance / 2)
-        better = math.log1p(tolerance) if direction > 0 else -math.log1p(-tolerance)
-        return cls(worse, half, better)
+        """5 % worse is 0.95 of a throughput (direction 1) and 1.05 of a time (direction -1)."""
+
+        def speed(change: float) -> float:
+            return direction * math.log1p(direction * change)
+
+        return cls(slowdown=speed(-tolerance), half=speed(-tolerance / 2), speedup=speed(tolerance))
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """How sure, and over how many looks."""
+    """How sure to be, over how many looks. The defaults hold the bars of `benchmarks/gate_power.py`."""
 
     first: int = 1
     """Launches at the first look."""
@@ -56,27 +57,28 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Launches at the last look."""
     false_alarm: float = 0.01
     """Chance that launches equal to the reference are called worse, over all looks."""
-    missed: float = 0.05
-    """Chance that a slowdown of exactly the tolerance is called ok, over all looks."""
-    weights: tuple[float, ...] = (1, 1, 2, 2, 6)
-    """How the error is spent over five looks; fewer looks take the last ones, more repeat the first."""
+    missed: float = 0.045
+    """Chance that a slowdown of just the tolerance is called ok, over all looks."""
+    spend_alarm: tuple[float, ...] = (1, 1, 2, 2, 6)
+    """How `false_alarm` is shared among five looks: late, because a slowdown is worth another launch."""
+    spend_missed: tuple[float, ...] = (1, 1, 1, 1, 4)
+    """How `missed` is shared: earlier, because a healthy run should end soon."""
 
-    def shares(self) -> tuple[float, ...]:
-        """The share of the error that each look spends; they add up to 1."""
+    def shares(self, spend: tuple[float, ...]) -> tuple[float, ...]:
+        """Those of the looks there are: fewer than planned take the last ones, more repeat the first."""
         looks = self.last - self.first + 1
-        weights = (self.weights[0],) * max(0, looks - len(self.weights)) + self.weights[-looks:]
-        return tuple(weight / sum(weights) for weight in weights)
+        return (spend[0],) * (looks - len(spend)) + spend[-looks:]
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """What is known after `launches` launches of the run. Log-ratios of speeds."""
+    """What is known after `launches` launches of the run, in log-ratios of speeds."""
 
     launches: int
     estimate: float
     low: float
-    """One-sided bound at this look's share of `missed`: speeds below it are excluded."""
+    """One-sided bound at this look's share of `missed`: what lies below is excluded."""
     high: float
-    """One-sided bound at this look's share of `false_alarm`: speeds above it are excluded."""
+    """One-sided bound at this look's share of `false_alarm`: what lies above is excluded."""
     decision: Decision
 
 
@@ -84,13 +86,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """The decision over one metric."""
 
     decision: Decision
-    looks: tuple[Look, ...]
+    look: Look
+    """The latest look that says so."""
     final: bool
-    """No further launch would be used: decided, or the last look is over."""
+    """No further launch would be used: it is decided, or this was the last look."""
 
-    @property
-    def latest(self) -> Look:
-        return self.looks[-1]
+
+RANK: tuple[Decision, ...] = ("worse", "better", "ok", "undecided")
+"""Which decision holds when looks differ: a later look may turn ok into worse, never the other way."""
 
 
 def decide(
@@ -101,29 +104,28 @@ def decide(
     *,
     others: Sequence[Sequence[float]] = (),
 ) -> Outcome | None:
-    """Hold launches of a run, in the order in which they were made, against those of a reference.
+    """Hold the launches of a run, in the order in which they were made, against those of a reference.
 
-    `others` are further groups of launches with the same scatter, which only help to know it. None when the groups
-    together do not tell how launches scatter (no group has two), or the run has fewer launches than a first look.
+    `others` are further groups of launches that scatter alike; they only help to know how much. None when
+    nothing tells how launches scatter (no group has two), or the run has fewer launches than a first look
+    takes.
 
-    worse:  the bound `high` lies below 0 (slower than the reference, proven) and the estimate beyond half the limit
-    better: the bound `low` lies above the limit of a speed-up
-    ok:     the bound `low` lies above the limit of a slowdown
-    A later look may turn ok into worse, never the other way.
+    worse   `high` lies below 0 (slower than the reference, proven), and the estimate is beyond `limits.half`
+    better  `low` lies above `limits.speedup`
+    ok      `low` lies above `limits.slowdown`
     """
-    looks = []
-    for launches in range(plan.first, min(len(run), plan.last) + 1):
-        look = _look(run[:launches], reference, others, limits, plan)
-        if look is None:
-            continue
-        looks.append(look)
+    looks = [
+        look
+        for launches in range(plan.first, min(len(run), plan.last) + 1)
+        if (look := _look(run[:launches], reference, others, limits, plan))
+    ]
     if not looks:
         return None
-    seen = {look.decision for look in looks}
-    order: tuple[Decision, ...] = ("worse", "better", "ok", "undecided")
-    decision = next(d for d in order if d in seen)
+    decision = min((look.decision for look in looks), key=RANK.index)
     return Outcome(
-        decision=decision, looks=tuple(looks), final=decision != "undecided" or len(run) >= plan.last
+        decision=decision,
+        look=next(look for look in reversed(looks) if look.decision == decision),
+        final=decision != "undecided" or len(run) >= plan.last,
     )
 
 
@@ -134,17 +136,21 @@ def _look(
     limits: Limits,
     plan: Plan,
 ) -> Look | None:
-    groups = (run, reference, *others)
-    freedom = sum(len(group) - 1 for group in groups if group)
+    known = (reference, *others)
+    freedom = sum(len(group) - 1 for group in (run, *known))
     if freedom < 1:
         return None
-    squares = sum(_squares(group) for group in groups if group)
-    spread = max(math.sqrt(squares / freedom), MIN_SPREAD)
-    error = spread * math.sqrt(1 / len(run) + 1 / len(reference))
-    estimate = math.fsum(run) / len(run) - math.fsum(reference) / len(reference)
-    share = plan.shares()[len(run) - plan.first]
-    low = estimate - quantile(plan.missed * share, freedom) * error
-    high = estimate + quantile(plan.false_alarm * share, freedom) * error
+    at_first = max(1, sum(len(group) - 1 for group in known) + plan.first - 1)
+    scatter = max(math.sqrt(sum(map(_squares, (run, *known))) / freedom), MIN_SCATTER)
+    error = scatter * math.sqrt(1 / len(run) + 1 / len(reference))
+    estimate = _mean(run) - _mean(reference)
+
+    def bound(level: float, spend: tuple[float, ...]) -> float:
+        looks = tails(level, plan.shares(spend), len(reference), plan.first, at_first)
+        return student(looks[len(run) - plan.first], freedom) * error
+
+    low = estimate - bound(plan.missed, plan.spend_missed)
+    high = estimate + bound(plan.false_alarm, plan.spend_alarm)
     decision: Decision = "undecided"
     if high < 0 and estimate < limits.half:
         decision = "worse"
@@ -155,14 +161,10 @@ def _look(
     return Look(launches=len(run), estimate=estimate, low=low, high=high, decision=decision)
 
 
+def _mean(group: Sequence[float]) -> float:
+    return math.fsum(group) / len(group)
+
+
 def _squares(group: Sequence[float]) -> float:
-    mean = math.fsum(group) / len(group)
+    mean = _mean(group)
     return math.fsum((value - mean) ** 2 for value in group)
-
-
-@lru_cache(maxsize=4096)
-def quantile(level: float, freedom: int) -> float:
-    """The value that Student's t with `freedom` degrees exceeds with probability `level`."""
-    from scipy.special import stdtrit
-
-    return -float(stdtrit(freedom, level))

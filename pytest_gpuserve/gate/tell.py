@@ -1,4 +1,4 @@
-"""What people are told: every text of the gate, with the command that comes next."""
+"""What people are told: the words of the gate, with the command that comes next."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..record import Verdict
 from .quantity import shown, typical
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..model import Case, Host
     from .baseline import Baseline
@@ -27,12 +27,13 @@ def percent(fraction: float) -> str:
 
 def signed(ratio: float) -> str:
     """A ratio as a change: `-7.9 %`"""
-    return f"{(ratio - 1) * 100:+.1f} %"
+    change = (ratio - 1) * 100
+    return f"{change:+.1f} %" if abs(change) >= 0.05 else "0.0 %"
 
 
-def figure(metric: str, launches: Launches) -> str:
-    """`output_throughput 89.5 tok/s`"""
-    return f"{metric} {shown(metric, typical(launches))}"
+def figures(metrics: Mapping[str, Launches]) -> str:
+    """`output_throughput 89.5 tok/s, tpot_ms 11.17 ms`"""
+    return ", ".join(f"{metric} {shown(metric, typical(each))}" for metric, each in metrics.items())
 
 
 # --- commands ---------------------------------------------------------------------------------------
@@ -49,11 +50,18 @@ def accept_command(case: Case, run: str) -> str:
     return f"gpuserve baselines accept {shlex.quote(run)} {shlex.quote(f'{case.suite}::{case.id}')}"
 
 
-# --- findings ---------------------------------------------------------------------------------------
+# --- the baseline -----------------------------------------------------------------------------------
 
 
-def no_baseline(case: Case, host: Host) -> str:
-    return f"no baseline for {case.suite}::{case.id} on {host.profile}; record one with\n  {record_command(case)}"
+def no_baseline(case: Case, host: Host, orphans: Sequence[Baseline]) -> str:
+    lost = [
+        f"{each.case!r} at {each.place}" for each in orphans if each.model in {None, str(case.config.model)}
+    ]
+    renamed = f"\nwas it renamed? no case claims {', '.join(lost)}" if lost else ""
+    return (
+        f"no baseline for {case.suite}::{case.id} on {host.profile}; record one with\n"
+        f"  {record_command(case)}{renamed}"
+    )
 
 
 def no_metric(case: Case, baseline: Baseline, metric: str) -> str:
@@ -63,62 +71,71 @@ def no_metric(case: Case, baseline: Baseline, metric: str) -> str:
 
 
 def appeared(case: Case, baseline: Baseline, metric: str) -> str:
-    return f"{metric} has appeared: it is measured and gated now, and {no_metric(case, baseline, metric)}"
+    return f"{metric} has appeared: it is measured and gated now, but {no_metric(case, baseline, metric)}"
 
 
 def vanished(case: Case, baseline: Baseline, metric: str) -> str:
     return (
-        f"{metric} has vanished: the baseline at {baseline.place} has it and this run does not; "
+        f"{metric} has vanished: the baseline at {baseline.place} has it, this run does not; "
         f"if that is meant, record again with\n  {record_command(case)}"
     )
 
 
 def not_comparable(case: Case, baseline: Baseline, different: Sequence[str]) -> str:
     return (
-        f"cannot be compared with the {baseline.label} at {baseline.place}: {'; '.join(different)}; "
+        f"not comparable with the {baseline.label} at {baseline.place}: {'; '.join(different)}; "
         f"if that is meant, record again with\n  {record_command(case)}"
     )
 
 
-def improved(line: str, case: Case, run: str) -> str:
+def improved(line: str, case: Case, launches: int, run: str) -> str:
+    few = "" if launches > 1 else " (one launch, which gives no interval)"
     return (
-        f"{line}; the baseline is stale, accept this run with\n  {accept_command(case, run)}\n"
-        f"or record {count(case.launches.baseline)} anew with\n  {record_command(case)}"
+        f"{line}\nthe baseline is stale; accept this run{few} with\n  {accept_command(case, run)}\n"
+        f"or record {count(case.launches.baseline)} with\n  {record_command(case)}"
     )
+
+
+def maybe_improved(line: str) -> str:
+    return f"faster by more than the tolerance, but not proven: {line}"
 
 
 def unproven(baseline: Baseline) -> str:
     if baseline.reported is not None:
-        return f"unproven: held against a reported figure ({baseline.reported.source}), which has no interval"
-    return f"unproven: the baseline at {baseline.place} has {count(baseline.count)}, which give no interval"
+        return f"unproven: a reported figure ({baseline.reported.source}) has no interval"
+    return f"unproven: the baseline at {baseline.place} has {count(baseline.count)}, which gives no interval"
 
 
-def no_partner(case: Case, metric: str, why_not: str) -> str:
+# --- the partner ------------------------------------------------------------------------------------
+
+
+def no_partner(case: Case, why_not: str) -> str:
     partner = f"{case.config.compare_to}-{case.workload.name}"
-    reason = f"its baseline cannot be compared: {why_not}" if why_not else "nor a baseline on this host"
-    return f"no {metric} to compare with: {partner} has no valid result in this run, {reason}; select it too"
+    baseline = f"its baseline is not comparable ({why_not})" if why_not else "no baseline on this host"
+    return f"{partner}, which it is compared to, has no result in this run and {baseline}; select it too"
 
 
 def slower(line: str, case: Case) -> str:
     return (
-        f"{line}: slower than {case.config.compare_to}, which `compare_to` names; "
-        f"if that is known, document it (`xfail: {{kind: slower, ...}}`), if it is a trial, say `gate: none`"
+        f"{line}\nslower than {case.config.compare_to}; if that is known, document it with "
+        "`xfail: {kind: slower, ...}`; if it is a trial, say `gate: none`"
     )
 
 
-def inconclusive(case: Case) -> str:
+# --- the end ----------------------------------------------------------------------------------------
+
+
+def inconclusive(launches: int, most: int) -> str:
+    if launches < most:
+        return f"\n{count(launches)} cannot tell; up to {most} may"
     return (
-        f"inconclusive after {count(case.launches.max)}: allow more (launches.max), a larger tolerance, or "
-        "see `gpuserve baselines calibrate`"
+        f"\n{count(launches)} cannot tell, and launches.max allows no more; see what this host can find with "
+        "`gpuserve baselines calibrate`"
     )
 
 
-def too_few(launches: int, wanted: int) -> str:
-    return f"{count(launches)} of at least {wanted}"
-
-
-def stopped(verdict: Verdict, launches: int, exhausted: bool) -> str:
+def stopped(verdict: Verdict, launches: int) -> str:
     """Why no further launch was made."""
-    if exhausted and verdict is Verdict.INCONCLUSIVE:
-        return f"still undecided after {count(launches)}, the most that launches.max allows"
+    if verdict is Verdict.INCONCLUSIVE:
+        return f"undecided after {count(launches)}, the most that are allowed"
     return f"{verdict} after {count(launches)}"
