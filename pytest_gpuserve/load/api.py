@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct, field
 
-from ..model import ApiKind
+if TYPE_CHECKING:
+    from ..model import ApiKind
 
 
 class Api(Struct, frozen=True, kw_only=True):
@@ -37,6 +40,10 @@ class Target(Struct, frozen=True, kw_only=True):
     tls: bool = False
     headers: dict[str, str] = field(default_factory=dict)
     """Such as Authorization; never recorded."""
+    verify: bool = True
+    """Over TLS: the certificate must be trusted."""
+    ca_file: str | None = None
+    """Over TLS: trust these certificates (PEM) instead of the system's."""
 
     @property
     def url(self) -> str:

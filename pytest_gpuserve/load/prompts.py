@@ -1,0 +1,127 @@
+"""Prompts and lengths from a seed: the same bytes for the same seed, new prompts for every round."""
+
+from __future__ import annotations
+
+from math import log
+from random import Random
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from ..model import Lengths
+
+WORDS = tuple(
+    "time year people way day man thing woman life child world school state family student group country problem "
+    "hand part place case week company system program question work government number night point home water room "
+    "mother area money story fact month lot right study book eye job word business issue side kind head house "
+    "service friend father power hour game line end member law car city community name president team minute idea "
+    "body information back parent face others level office door health person art war history party result change "
+    "morning reason research girl guy moment air teacher force education foot boy age policy process music market "
+    "sense nation plan college interest death experience effect use class control care field development role "
+    "effort rate heart drug show leader light voice wife whole police mind price report decision son view "
+    "relationship town road arm difference value building action season society tax director position player record "
+    "paper space ground form event official matter center couple site project activity star table need court oil "
+    "situation cost industry figure street image phone data picture practice piece land product doctor wall patient "
+    "worker news test movie north love support technology step baby computer type attention film tree source hair "
+    "window culture chance brother energy period course summer plant opportunity term letter condition choice rule "
+    "daughter south husband floor campaign material population call economy hospital church risk fire future bank".split()
+)
+"""Common words, one token each in most tokenizers."""
+
+
+class Prompt(Struct, frozen=True):
+    """What is asked. Exactly one of `ids` and `text` is given."""
+
+    ids: list[int] | None
+    text: str | None
+    input_tokens: int | None
+    """None when only the server can count them."""
+    output_tokens: int
+
+
+class Source(Protocol):
+    """Where prompts come from. The same index gives the same prompt."""
+
+    exact: bool
+    """Prompts are token ids."""
+
+    def prompt(self, index: int) -> Prompt: ...
+
+
+def rng(seed: int, *path: object) -> Random:
+    """A generator of its own for each use, so that adding one draw here changes nothing there."""
+    return Random("/".join(map(str, (seed, *path))))
+
+
+def draw(lengths: Lengths, random: Random) -> int:
+    """A length in tokens, at least 1.
+
+    `lognormal` has the mean of the distribution itself, not of its logarithm: mu = ln(mean) - sigma^2 / 2.
+    """
+    if lengths.kind == "uniform":
+        value: float = random.randint(lengths.low, lengths.high)
+    elif lengths.kind == "lognormal":
+        drawn = random.lognormvariate(log(lengths.mean) - lengths.sigma**2 / 2, lengths.sigma)
+        value = min(max(drawn, lengths.low), lengths.high)
+    else:
+        value = lengths.mean
+    return max(1, round(value))
+
+
+class Generated:
+    """Random prompts of the lengths asked.
+
+    Token prompts differ in their very first token as long as there are as many ids as requests, so that a prefix
+    cache finds nothing; with `shared_prefix`, in the first token after the prefix.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        round_index: int,
+        input_tokens: Lengths,
+        output_tokens: Lengths,
+        shared_prefix: float,
+        vocabulary: int | None,
+        stride: int,
+    ) -> None:
+        self.exact = vocabulary is not None
+        self._key = (seed, round_index)
+        self._input = input_tokens
+        self._output = output_tokens
+        self._share = shared_prefix
+        self._low = min(1000, (vocabulary or 0) // 8)
+        self._high = vocabulary or 0
+        self._first = round_index * stride
+        self._prefix: list[int] = []
+
+    def prompt(self, index: int, wanted: int | None = None, output: int | None = None) -> Prompt:
+        """The prompt of a request; `wanted` and `output` replace the lengths that would be drawn."""
+        random = rng(*self._key, index)
+        drawn = draw(self._input, random), draw(self._output, random)
+        wanted = drawn[0] if wanted is None else wanted
+        output = drawn[1] if output is None else output
+        shared = min(wanted - 1, round(wanted * self._share)) if self._share else 0
+        if self.exact:
+            own = [self._mark(index), *random.choices(range(self._low, self._high), k=wanted - shared - 1)]
+            return Prompt([*self._shared(shared), *own], None, wanted, output)
+        words = [WORDS[i % len(WORDS)] for i in self._shared(shared)]
+        words += random.choices(WORDS, k=wanted - shared)
+        return Prompt(None, " ".join(words), wanted, output)
+
+    def _mark(self, index: int) -> int:
+        """The token that tells this prompt from every other: a walk over all ids, round after round.
+
+        The step is coprime to the number of ids, so that all are met before one repeats.
+        """
+        ids = self._high - self._low
+        step = 7919 if ids % 7919 else 7907
+        return self._low + (self._key[0] + (self._first + index) * step) % ids
+
+    def _shared(self, length: int) -> list[int]:
+        if length > len(self._prefix):
+            high = self._high or 1 << 20
+            self._prefix = rng(*self._key, "prefix").choices(range(self._low, high), k=length * 2)
+        return self._prefix[:length]

@@ -1,0 +1,187 @@
+"""What a round saw, before any statistics: one `Sample` a request, and what the client observed of itself.
+
+All times are integers in nanoseconds of real time since the round's clock started; `time_scale` is applied in
+`metrics` and nowhere else. Unknown is None.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FINE_NS = 1 << 12
+BUCKETS = 1 << 12
+
+
+class Histogram:
+    """Counts of durations of any number in fixed memory: exact to 4 us up to 17 ms, to a quarter beyond."""
+
+    __slots__ = ("coarse", "fine")
+
+    def __init__(self) -> None:
+        self.fine = array("q", bytes(8 * BUCKETS))
+        self.coarse = array("q", bytes(8 * 256))
+
+    def add(self, ns: int, count: int = 1) -> None:
+        bucket = ns >> 12
+        if bucket < BUCKETS:
+            self.fine[bucket if bucket > 0 else 0] += count
+        else:
+            bits = ns.bit_length()
+            self.coarse[bits << 2 | (ns >> (bits - 3)) & 3] += count
+
+    def _items(self) -> Iterator[tuple[int, int]]:
+        """(upper edge in ns, count), rising."""
+        for i, count in enumerate(self.fine):
+            if count:
+                yield (i + 1) << 12, count
+        for i, count in enumerate(self.coarse):
+            if count:
+                bits = i >> 2
+                yield (5 + (i & 3)) << (bits - 3), count
+
+    @property
+    def n(self) -> int:
+        return sum(self.fine) + sum(self.coarse)
+
+    def quantile_ns(self, share: float, *, total: int | None = None) -> int | None:
+        """Upper edge of the bucket that holds the quantile; None when empty.
+
+        `total` larger than `n` stands for that many more values of 0.
+        """
+        count = self.n
+        zeros = max(0, (total or 0) - count)
+        if not count + zeros:
+            return None
+        rank = share * (count + zeros) - zeros
+        if rank <= 0:
+            return 0
+        for edge, here in self._items():
+            rank -= here
+            if rank <= 0:
+                return edge
+        return edge
+
+
+class Health(Struct, kw_only=True):
+    """What the client observed of itself during a round."""
+
+    stamp_source: str = "user"
+    """`kernel` or `user`."""
+    unstamped: int = 0
+    """Reads that came without a kernel stamp although one was asked for; they have a user-space one."""
+    clock_uncertainty_ns: int = 0
+    clock_steps: int = 0
+    """Times the machine's clock was set while kernel stamps depended on it."""
+    cpu_ns: int = 0
+    """CPU time of the client's thread for the round, and for reading the answers afterwards."""
+    clock_cpu_ns: int = 0
+    """The part of it spent while the clock ran."""
+    chunks: int = 0
+    """Token events received."""
+    merged: int = 0
+    """Token events that shared a read with a later one of their stream and so lost their own stamp."""
+    late_merged: int = 0
+    """Those that lost it because the client was busy, not because they arrived together."""
+    lag: Histogram = field(default_factory=Histogram)
+    """From the stamp of a read to the end of the pass over the ready sockets that it belongs to."""
+    lost: Histogram = field(default_factory=Histogram)
+    """How far the lost stamps can lie from the one they share."""
+    handover: Histogram = field(default_factory=Histogram)
+    """How long `send` took with a request: its true start lies within."""
+    delay: Histogram = field(default_factory=Histogram)
+    """From the time a request was due to the time it was sent."""
+
+
+class Sample(Struct, kw_only=True):
+    """One request, as far as it got."""
+
+    index: int
+    due_ns: int
+    """When it should have been sent: its arrival time in an open loop, else the end of the one before it."""
+    sent_ns: int | None = None
+    """When its first byte was handed to the socket."""
+    first_ns: int | None = None
+    """First token event."""
+    answer_ns: int | None = None
+    """First token event that is not reasoning."""
+    last_ns: int | None = None
+    """Last token event."""
+    end_ns: int | None = None
+    """Last byte, or the moment of failure."""
+    stamps: array[int] = field(default_factory=lambda: array("q"))
+    """When each token event arrived."""
+    counts: array[int] | None = None
+    """Output tokens up to and including each token event, where the engine says so."""
+    input_asked: int | None = None
+    output_asked: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    """As the engine counted them."""
+    cached_tokens: int | None = None
+    verify_passes: int | None = None
+    reasoning_events: int = 0
+    finish_reason: str | None = None
+    failure: str | None = None
+    """None for success, else one of the reasons in docs/load-client.md."""
+    detail: str = ""
+    """What the server or the system said, for people."""
+
+    @property
+    def ok(self) -> bool:
+        return self.failure is None
+
+    @property
+    def tokens(self) -> array[int] | None:
+        """Output tokens up to and including each token event, exactly; None when that is not known.
+
+        Known where the engine counts in every event, and where there are as many token events as tokens.
+        """
+        if not self.stamps or self.output_tokens is None:
+            return None
+        if self.counts is not None and self.counts[-1] == self.output_tokens and min(self.counts) >= 0:
+            return self.counts
+        if len(self.stamps) == self.output_tokens:
+            return array("q", range(1, self.output_tokens + 1))
+        return None
+
+
+class Samples(Struct, kw_only=True):
+    """A finished round."""
+
+    requests: list[Sample]
+    started: float
+    """Unix time, for people."""
+    duration_ns: int
+    """From the start of the clock to the end of the last request."""
+    mode: str
+    """`closed`, `open` or `burst` (everything at once)."""
+    concurrency: int | None = None
+    """In a closed loop, or the number of requests of a burst."""
+    requests_planned: int | None = None
+    sending_ended_ns: int | None = None
+    """When the last request was sent."""
+    peak_in_flight: int = 0
+    time_scale: float = 1.0
+    seed: int = 0
+    exact_prompts: bool = False
+    """Prompts were token ids, so that the lengths asked are exact."""
+    stalled: bool = False
+    interrupted: bool = False
+    health: Health = field(default_factory=Health)
+
+    @property
+    def all_failed(self) -> bool:
+        """Requests were made and none succeeded."""
+        return bool(self.requests) and not any(sample.ok for sample in self.requests)
+
+    @property
+    def first_failure(self) -> str:
+        """Reason and words of the first request that failed; empty when none did."""
+        failed = next((sample for sample in self.requests if not sample.ok), None)
+        return f"{failed.failure}: {failed.detail}".rstrip(": ") if failed else ""

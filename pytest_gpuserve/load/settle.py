@@ -1,0 +1,192 @@
+"""After the clock: the kept events are decoded, and each request gets its counts and its outcome."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .samples import Sample
+
+if TYPE_CHECKING:
+    from .api import Api
+    from .flight import Flight
+
+FAILED_FINISHES = frozenset({"abort", "aborted", "error", "cancelled", "content_filter_error"})
+_decode = msgspec.json.Decoder().decode
+
+
+class _Story:
+    """What the decoded events of one stream say together."""
+
+    def __init__(self) -> None:
+        self.usage: dict[str, Any] = {}
+        self.meta: dict[str, Any] = {}
+        self.finish: str | None = None
+        self.error: str | None = None
+        self.unreadable: str | None = None
+
+    def add(self, raw: bytes) -> None:
+        name, payload = _payload(raw)
+        if payload is None:
+            self.unreadable = self.unreadable or f"not an event: {raw[:80]!r}"
+            return
+        if payload in (b"", b"[DONE]"):
+            return
+        try:
+            said = _decode(payload)
+        except msgspec.DecodeError as error:
+            if name == b"error":
+                self.error = self.error or payload.decode("utf-8", "replace")[:300]
+                return
+            self.unreadable = self.unreadable or f"{error}: {payload[:80]!r}"
+            return
+        if not isinstance(said, dict):
+            self.unreadable = self.unreadable or f"not an object: {payload[:80]!r}"
+            return
+        if name == b"error" or said.get("error") or said.get("object") == "error":
+            self.error = self.error or error_text(said)
+            return
+        usage = said.get("usage")
+        if isinstance(usage, dict):
+            self.usage = usage
+        meta = said.get("meta_info")
+        if isinstance(meta, dict):
+            self.meta = meta
+            self._finished(meta.get("finish_reason"))
+        for choice in said.get("choices") or ():
+            if isinstance(choice, dict):
+                self._finished(choice.get("finish_reason"))
+
+    def _finished(self, reason: Any) -> None:
+        if isinstance(reason, dict):
+            if reason.get("type") == "abort" and reason.get("message"):
+                self.error = self.error or str(reason["message"])[:300]
+            reason = reason.get("type")
+        if isinstance(reason, str) and reason:
+            self.finish = reason
+
+
+def error_text(said: dict[str, Any]) -> str:
+    """The words of an error object, in any of the shapes that engines use."""
+    inner = said.get("error", said)
+    if isinstance(inner, dict):
+        message = inner.get("message") or inner.get("detail") or inner
+        return str(message)[:300]
+    return str(said.get("message") or inner)[:300]
+
+
+def _payload(raw: bytes) -> tuple[bytes | None, bytes | None]:
+    """(event name, data); data is None when there is no data line."""
+    name: bytes | None = None
+    lines: list[bytes] = []
+    for line in raw.split(b"\n"):
+        key, _, value = line.partition(b":")
+        if key == b"event":
+            name = value.strip()
+        elif key in (b"data", b"error"):
+            lines.append(value.removeprefix(b" "))
+            name = b"error" if key == b"error" else name
+    return name, b"\n".join(lines).strip() if lines else None
+
+
+def _unframed(raw: bytes) -> bytes:
+    """An event without the chunk framing that a whole read still has."""
+    if raw.startswith((b"data:", b"event:", b"id:", b":")):
+        return raw
+    head, _, rest = raw.partition(b"\r\n")
+    return rest.strip() if head.isalnum() else raw
+
+
+def settle(flight: Flight, api: Api, start: int) -> Sample:
+    """The outcome of a finished flight; times become relative to `start`."""
+    story = _Story()
+    for raw in flight.held if flight.suspect is None else [*flight.held, flight.suspect]:
+        story.add(raw)
+    if flight.last is not None:
+        final = _Story()
+        final.add(_unframed(flight.last))
+        story.unreadable = story.unreadable or final.unreadable
+        story.error = story.error or final.error
+        story.finish = story.finish or final.finish
+        story.usage = story.usage or final.usage
+        story.meta = max(story.meta, final.meta, key=lambda meta: int(meta.get("completion_tokens") or 0))
+    failure, detail = _outcome(flight, api, story)
+    counts = {**story.usage, **story.meta}
+    stamps = flight.stamps
+    for i, stamp in enumerate(stamps):
+        stamps[i] = stamp - start
+    known = [c for c in flight.counts or () if c >= 0]
+    return Sample(
+        index=flight.index,
+        due_ns=flight.due - start,
+        sent_ns=None if flight.sent is None else flight.sent - start,
+        first_ns=stamps[0] if stamps else None,
+        answer_ns=None if flight.answer_at is None else flight.answer_at - start,
+        last_ns=stamps[-1] if stamps else None,
+        end_ns=flight.end - start,
+        stamps=stamps,
+        counts=flight.counts,
+        input_asked=flight.input_asked,
+        output_asked=flight.output_asked,
+        input_tokens=_count(counts, "prompt_tokens"),
+        output_tokens=_count(counts, "completion_tokens")
+        if counts
+        else (max(known) if known and not failure else None),
+        cached_tokens=_cached(counts),
+        verify_passes=_count(counts, "spec_verify_ct"),
+        reasoning_events=flight.reasoning_events,
+        finish_reason=story.finish,
+        failure=failure,
+        detail=detail,
+    )
+
+
+def _outcome(flight: Flight, api: Api, story: _Story) -> tuple[str | None, str]:
+    """The failure's name and words, the most telling first; (None, '') for success."""
+    response = flight.response
+    if response.status and not 200 <= response.status < 300:
+        return f"http_{response.status}", _body_text(flight.body)
+    if flight.body:
+        said = _Story()
+        said.add(b"data: " + flight.body)
+        if said.error is not None:
+            return "in_band_error", said.error
+        return "not_a_stream", flight.body[:200].decode("utf-8", "replace")
+    if story.error is not None and story.finish not in FAILED_FINISHES:
+        return "in_band_error", story.error
+    ended = flight.done and story.finish is not None
+    if flight.failure is not None and not (flight.failure == "closed_early" and ended):
+        return flight.failure, flight.detail
+    if story.finish in FAILED_FINISHES:
+        return "aborted", story.error or f"finish_reason {story.finish}"
+    if not flight.stamps:
+        return ("no_token_events", story.unreadable or "the stream ended without a token")
+    if story.unreadable is not None:
+        return "unreadable", story.unreadable
+    if story.finish is None:
+        return "no_finish_reason", "the stream ended without a finish_reason"
+    if api.promises_done and not flight.done:
+        return "no_done", "the stream ended without [DONE]"
+    return None, ""
+
+
+def _body_text(body: bytes) -> str:
+    try:
+        said = _decode(body)
+    except msgspec.DecodeError:
+        said = None
+    return error_text(said) if isinstance(said, dict) else body[:300].decode("utf-8", "replace")
+
+
+def _count(counts: dict[str, Any], key: str) -> int | None:
+    value = counts.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _cached(counts: dict[str, Any]) -> int | None:
+    """`cached_tokens` of meta_info, or in `prompt_tokens_details` of usage."""
+    details = counts.get("prompt_tokens_details")
+    if isinstance(details, dict):
+        return _count(details, "cached_tokens")
+    return _count(counts, "cached_tokens")
