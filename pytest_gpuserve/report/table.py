@@ -20,6 +20,9 @@ LEAST_WIDTH = 30
 """Of a column that is wrapped: below that a line of the terminal breaks, which reads better than one word a
 line."""
 
+HEAD_PADDING = 2
+"""Columns that tabulate adds to every heading."""
+
 
 class Column(Struct, frozen=True):
     name: str
@@ -54,7 +57,7 @@ class Table(Struct, frozen=True, kw_only=True):
         ]
         body = tabulate(
             shown,
-            headers=[column.name for column in columns],
+            headers=[_heading(column) for column in columns],
             colalign=["right" if column.right else "left" for column in columns] if shown else None,
             disable_numparse=True,
         )
@@ -105,10 +108,20 @@ class Table(Struct, frozen=True, kw_only=True):
         return [column for _, column in own], rows
 
 
+def _heading(column: Column) -> str:
+    """Figures are narrower than what they are called, so their headings take a line a word."""
+    return column.name.replace(" ", "\n") if column.right else column.name
+
+
 def _room(columns: list[Column], rows: list[list[str]], width: int) -> int:
     """What a column that is wrapped may take of the line."""
     fixed = sum(
-        max([len(column.name), *(len(line) for row in rows for line in row[i].splitlines())])
+        max(
+            [
+                *(len(line) + HEAD_PADDING for line in _heading(column).splitlines()),
+                *(len(line) for row in rows for line in row[i].splitlines()),
+            ]
+        )
         for i, column in enumerate(columns)
         if not column.wrap
     )
@@ -130,7 +143,7 @@ def _cell(column: Column, cell: str, room: int, paint: Paint | None) -> str:
 
 
 _SPECIAL = re.compile(r"[\\`*|]|\](?=[(\[])|(?<![^\W_])_|_(?![^\W_])")
-"""What would format in Markdown; an underscore within a word does not, nor a bracket without a link behind it."""
+"""What would format in Markdown; an underscore within a word does not, nor brackets without a link."""
 
 
 def escape(text: str) -> str:
