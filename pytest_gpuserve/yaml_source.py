@@ -354,11 +354,13 @@ def _syntax_error(wrong: Exception, text: str, file: str, error: type[InputError
             return error("a tab in the indentation; YAML is indented with spaces", Place(file, index + 1))
     rest = lines[mark.line][mark.column :] if mark.line < len(lines) else ""
     hint = ""
+    context = getattr(wrong, "context", None)
     if rest.startswith("\t"):
         hint = " (a tab; write spaces)"
     elif rest[:1] in tuple("%@`"):
         hint = f" (text that begins with {rest[0]!r} must be quoted)"
     elif "mapping values are not allowed" in problem:
         hint = " (text that holds ': ' must be quoted)"
-    context = getattr(wrong, "context", None)
+    elif context and "block scalar" in context:
+        hint = " (text that begins with '>' or '|' must be quoted)"
     return error(f"not YAML: {f'{context}: ' if context else ''}{problem}{hint}", Place(file, mark.line + 1))

@@ -73,9 +73,8 @@ def share(source: Source, keys: Keys, written: str | float) -> float:
     else:
         value = float(written)
     if not 0 <= value <= 1:
-        hint = (
-            f"; did you mean {written}%?" if isinstance(written, int | float) and 1 < written <= 100 else ""
-        )
+        bare = isinstance(written, int | float) and 1 < written <= 100
+        hint = f"; did you mean {written:g}%?" if bare else ""
         raise source.error(keys, f"a share lies between 0 and 1 (or 0% and 100%), not {written}{hint}")
     return value
 
