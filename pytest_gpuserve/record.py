@@ -84,6 +84,8 @@ class Metrics(Struct, frozen=True, kw_only=True):
     request_throughput: float | None = None
     peak_output_throughput: float | None = None
     ttft_ms: Spread | None = None
+    ttfot_ms: Spread | None = None
+    """First token that is not reasoning, of the requests that reason first."""
     tpot_ms: Spread | None = None
     itl_ms: Spread | None = None
     chunk_gap_ms: Spread | None = None

@@ -1,4 +1,5 @@
-"""How a server is asked for tokens: what the client must know of an HTTP API, and nothing of the engine behind it."""
+"""How a server is asked for tokens: what the client must know of an HTTP API, and nothing of the engine
+behind it."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class Api(Struct, frozen=True, kw_only=True):
     promises_done: bool = True
     """The stream ends with `data: [DONE]`; without it a request has not succeeded."""
     chunk_usage: bool = False
-    """Each chunk can carry the count of tokens so far (`continuous_usage_stats`, or `meta_info` of `generate`)."""
+    """Each chunk can carry the count of tokens so far (`continuous_usage_stats`, or `meta_info` of
+    `generate`)."""
     ignore_eos: bool = True
     """The server takes `ignore_eos`."""
     vocabulary: int = 32000

@@ -1,8 +1,9 @@
 """The client: sends a round's requests and stamps what comes back, on one thread and one epoll.
 
-While the clock runs a usual chunk (one HTTP chunk, one event, one token event) costs one `recvmsg`, a few byte
-comparisons and one append; everything else goes through `flight`. Stamps are the kernel's (SO_TIMESTAMPNS), so that
-they do not depend on when this process gets to run. docs/load-client.md has the measurements.
+While the clock runs a usual chunk (one HTTP chunk, one event, one token event) costs one `recvmsg`, a few
+byte comparisons and one append; everything else goes through `flight`. Stamps are the kernel's
+(SO_TIMESTAMPNS), so that they do not depend on when this process gets to run. docs/load-client.md has the
+measurements.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ BLOCKED_NS = 50_000
 LATE_NS = 500_000
 """A stamp lost by more than this to a client that was busy counts as lost late."""
 AHEAD = 16
-"""Idle connections that an open loop keeps, and the most it opens before the clock starts beyond what it needs."""
+"""Idle connections that an open loop keeps, and the most it opens before the clock starts beyond what it
+needs."""
 GONE = 100
 """Connections refused in a row after which the server counts as gone and nothing more is sent."""
 
@@ -309,7 +311,8 @@ class _Round:
         return tokens
 
     def _wait(self, now: int, tick: int) -> float:
-        """Seconds to poll for. epoll counts whole milliseconds: the last one before a due time is slept through."""
+        """Seconds to poll for. epoll counts whole milliseconds: the last one before a due time is slept
+        through."""
         until = tick
         if self.sending and self.traffic.mode == "open":
             due = self.traffic.peek_due_ns()
@@ -347,7 +350,8 @@ class _Round:
     # --- sending ---------------------------------------------------------------------------------
 
     def _send_due(self, now: int) -> None:
-        """Send what is due now: what the slots of a closed loop have room for, or what an open loop has scheduled."""
+        """Send what is due now: what the slots of a closed loop have room for, or what an open loop has
+        scheduled."""
         traffic, start = self.traffic, self.start
         if traffic.mode == "open":
             while (due := traffic.peek_due_ns()) is not None and start + due <= _now():
@@ -479,7 +483,8 @@ class _Round:
             self.sending = False
 
     def _fail_all(self, reason: Unreachable) -> None:
-        """Nothing listens: every request of the round fails, of an endless one those that would be in flight."""
+        """Nothing listens: every request of the round fails, of an endless one those that would be in
+        flight."""
         count = self.traffic.requests or self.traffic.concurrency or 1
         for _ in range(count):
             planned = self.traffic.take()

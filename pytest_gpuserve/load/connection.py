@@ -38,7 +38,8 @@ class Unreachable(Exception):
 
 
 def allow_files(connections: int) -> None:
-    """Raise the soft limit of open files to what so many connections need. Raises InputError when it may not."""
+    """Raise the soft limit of open files to what so many connections need. Raises InputError when it may
+    not."""
     needed = connections + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -68,7 +69,8 @@ class Address:
             raise Unreachable("unresolved", f"{target.host}: {error.strerror or error}") from None
 
     def settle(self) -> None:
-        """Keep the first address that accepts a connection (`localhost` may be IPv6 first, the server IPv4)."""
+        """Keep the first address that accepts a connection (`localhost` may be IPv6 first, the server
+        IPv4)."""
         if len(self.found) > 1:
             for entry in self.found:
                 with socket.socket(entry[0], entry[1]) as probe:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ..errors import InputError
 from ..model import Lengths, Place, Workload
-from .prompts import WORDS, Generated, Prompt, draw, rng
+from .prompts import Generated, Prompt, draw, rng, words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,7 @@ class Dataset:
             return self._generated.prompt(index, line.input_tokens, output)
         text = line.text
         if again:
-            text = " ".join([*random.choices(WORDS, k=4), text])
+            text = " ".join([*random.choices(words(), k=4), text])
         return Prompt(None, text, None, output)
 
 

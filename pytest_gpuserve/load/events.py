@@ -1,7 +1,8 @@
 """Server-sent events, told apart by their bytes: no JSON is decoded while the clock runs.
 
-JSON escapes quotes inside strings, so the bytes `"text":"` followed by anything but a quote can only be a key with a
-value that is not empty. What the bytes say is checked against the decoded first and last event afterwards (`settle`).
+JSON escapes quotes inside strings, so the bytes `"text":"` followed by anything but a quote can only be a
+key with a value that is not empty. What the bytes say is checked against the decoded first and last event
+afterwards (`settle`).
 """
 
 from __future__ import annotations

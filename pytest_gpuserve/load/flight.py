@@ -1,7 +1,7 @@
 """A request on its way, and the slow, general reading of its answer.
 
-The client reads the usual chunk itself (`client`); whatever is not usual comes here: heads, split or merged chunks,
-first tokens, finish, usage and error events, comments.
+The client reads the usual chunk itself (`client`); whatever is not usual comes here: heads, split or merged
+chunks, first tokens, finish, usage and error events, comments.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class Flight:
         self.marker = self.grammar.marker
         self.framing: Framing = LOWER
         self.fast = False
-        """The next read may be one usual chunk: the stream stands at a chunk and event boundary, tokens have begun."""
+        """The next read may be one usual chunk: the stream stands at a chunk and event boundary, tokens
+        have begun."""
         self.response = Response()
         self.splitter = Splitter()
         self.stamps = array("q")

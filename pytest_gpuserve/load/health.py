@@ -24,9 +24,10 @@ MIN_WALL_S = 0.2
 def report(samples: Samples) -> ClientHealth:
     """The client's figures for the record; all in real time, whatever the time scale.
 
-    error_bound_ms: the larger of the bounds for TTFT and ITL at the 99th percentile. A stamp of its own is off by at
-    most `KERNEL_NS` (kernel) or by how late its read was (user); one that was lost by how far it can lie from the
-    one it shares. TTFT adds how long handing the request over took, ITL takes the stamp's error twice.
+    error_bound_ms: the larger of the bounds for TTFT and ITL at the 99th percentile. A stamp of its own is
+    off by at most `KERNEL_NS` (kernel) or by how late its read was (user); one that was lost by how far it
+    can lie from the one it shares. TTFT adds how long handing the request over took, ITL takes the stamp's
+    error twice.
     """
     health = samples.health
     chunks = health.chunks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.resources import files
 from math import log
 from random import Random
 from typing import TYPE_CHECKING, Protocol
@@ -11,23 +13,11 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from ..model import Lengths
 
-WORDS = tuple(
-    "time year people way day man thing woman life child world school state family student group country problem "
-    "hand part place case week company system program question work government number night point home water room "
-    "mother area money story fact month lot right study book eye job word business issue side kind head house "
-    "service friend father power hour game line end member law car city community name president team minute idea "
-    "body information back parent face others level office door health person art war history party result change "
-    "morning reason research girl guy moment air teacher force education foot boy age policy process music market "
-    "sense nation plan college interest death experience effect use class control care field development role "
-    "effort rate heart drug show leader light voice wife whole police mind price report decision son view "
-    "relationship town road arm difference value building action season society tax director position player record "
-    "paper space ground form event official matter center couple site project activity star table need court oil "
-    "situation cost industry figure street image phone data picture practice piece land product doctor wall patient "
-    "worker news test movie north love support technology step baby computer type attention film tree source hair "
-    "window culture chance brother energy period course summer plant opportunity term letter condition choice rule "
-    "daughter south husband floor campaign material population call economy hospital church risk fire future bank".split()
-)
-"""Common words, one token each in most tokenizers."""
+
+@cache
+def words() -> tuple[str, ...]:
+    """Common words, one token each in most tokenizers."""
+    return tuple((files(__package__) / "words.txt").read_text(encoding="ascii").split())
 
 
 class Prompt(Struct, frozen=True):
@@ -72,8 +62,8 @@ def draw(lengths: Lengths, random: Random) -> int:
 class Generated:
     """Random prompts of the lengths asked.
 
-    Token prompts differ in their very first token as long as there are as many ids as requests, so that a prefix
-    cache finds nothing; with `shared_prefix`, in the first token after the prefix.
+    Token prompts differ in their very first token as long as there are as many ids as requests, so that a
+    prefix cache finds nothing; with `shared_prefix`, in the first token after the prefix.
     """
 
     def __init__(
@@ -107,9 +97,10 @@ class Generated:
         if self.exact:
             own = [self._mark(index), *random.choices(range(self._low, self._high), k=wanted - shared - 1)]
             return Prompt([*self._shared(shared), *own], None, wanted, output)
-        words = [WORDS[i % len(WORDS)] for i in self._shared(shared)]
-        words += random.choices(WORDS, k=wanted - shared)
-        return Prompt(None, " ".join(words), wanted, output)
+        known = words()
+        chosen = [known[i % len(known)] for i in self._shared(shared)]
+        chosen += random.choices(known, k=wanted - shared)
+        return Prompt(None, " ".join(chosen), wanted, output)
 
     def _mark(self, index: int) -> int:
         """The token that tells this prompt from every other: a walk over all ids, round after round.

@@ -178,9 +178,10 @@ def plan(
 ) -> Traffic:
     """All requests of a round, prepared as far as memory allows.
 
-    The same arguments give the same bytes; another `round_index` (any integer, also below 0 for warm-up) gives other
-    prompts. `folder` is what `workload.dataset` is relative to. `time_scale` is the real seconds per second of the
-    workload: due times and the duration are multiplied by it. Raises InputError when the workload cannot be sent.
+    The same arguments give the same bytes; another `round_index` (any integer, also below 0 for warm-up)
+    gives other prompts. `folder` is what `workload.dataset` is relative to. `time_scale` is the real
+    seconds per second of the workload: due times and the duration are multiplied by it. Raises InputError
+    when the workload cannot be sent.
     """
     if workload.concurrency is not None:
         mode: Mode = "closed"
@@ -227,12 +228,14 @@ def plan(
 
 
 def _concurrency(workload: Workload, mode: Mode) -> int | None:
-    """Requests in flight that are aimed at; None in an open loop. For a time and nothing else, one after another."""
+    """Requests in flight that are aimed at; None in an open loop. For a time and nothing else, one after
+    another."""
     return {"closed": workload.concurrency or 1, "open": None, "burst": workload.requests}[mode]
 
 
 def warmup(workload: Workload) -> Workload | None:
-    """What to send before the first round of a launch, as a workload of its own; None when nothing is asked for.
+    """What to send before the first round of a launch, as a workload of its own; None when nothing is asked
+    for.
 
     Send it with a `round_index` below 0, so that its prompts are none of the measured ones.
     """

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from . import health
+from .figures import TOGETHER_EVENTS, landed_together
 
 if TYPE_CHECKING:
     from ..model import Workload
     from .samples import Sample, Samples
 
-TOGETHER_EVENTS = 8
-"""Fewer token events than this may arrive in one read without meaning anything."""
 TOGETHER_SHARE = 0.01
 """Streams whose chunks all landed together, beyond which the round is invalid."""
 TEXT_SLACK = 4
@@ -48,18 +47,7 @@ def judge(samples: Samples, workload: Workload) -> Judged:
     return judged
 
 
-def landed_together(sample: Sample) -> bool:
-    """All chunks of a stream arrived at (almost) one moment: it was buffered on the way, so time per token is unknown.
-
-    At most one distinct stamp for every 16 token events.
-    """
-    events = len(sample.stamps)
-    if events < TOGETHER_EVENTS:
-        return events > 1 and sample.stamps[0] == sample.stamps[-1]
-    return len(set(sample.stamps)) <= max(1, events // 16)
-
-
-def _outputs(samples: Samples, workload: Workload, ok: list[Sample], judged: Judged) -> None:
+def _outputs(_: Samples, workload: Workload, ok: list[Sample], judged: Judged) -> None:
     if not workload.ignore_eos:
         return
     wrong = [s for s in ok if s.output_tokens is not None and s.output_tokens != s.output_asked]
@@ -86,7 +74,8 @@ def _prompts(samples: Samples, workload: Workload, ok: list[Sample], judged: Jud
 
 
 def _cached(samples: Samples, workload: Workload, ok: list[Sample], judged: Judged) -> None:
-    """Under `cache: cold` only the shared prefix, and what a template puts before every prompt, may be cached."""
+    """Under `cache: cold` only the shared prefix, and what a template puts before every prompt, may be
+    cached."""
     if workload.cache != "cold":
         return
     cached = allowed = prompt = 0
@@ -100,11 +89,12 @@ def _cached(samples: Samples, workload: Workload, ok: list[Sample], judged: Judg
         allowed += 0 if samples.exact_prompts else TEXT_SLACK
     if cached > allowed:
         judged.invalid.append(
-            f"cache: cold, but {cached} of {prompt} prompt tokens came from the cache (expected at most {allowed})"
+            f"cache: cold, but {cached} of {prompt} prompt tokens came from the cache "
+            f"(expected at most {allowed})"
         )
 
 
-def _together(samples: Samples, workload: Workload, ok: list[Sample], judged: Judged) -> None:
+def _together(_: Samples, __: Workload, ok: list[Sample], judged: Judged) -> None:
     streams = [s for s in ok if (s.output_tokens or len(s.stamps)) >= TOGETHER_EVENTS]
     together = [s for s in streams if landed_together(s) or len(s.stamps) == 1]
     if not together:
@@ -118,7 +108,7 @@ def _together(samples: Samples, workload: Workload, ok: list[Sample], judged: Ju
         judged.warnings.append(text)
 
 
-def _parallel(samples: Samples, workload: Workload, ok: list[Sample], judged: Judged) -> None:
+def _parallel(samples: Samples, _: Workload, ok: list[Sample], judged: Judged) -> None:
     """As many requests were in flight as the workload says."""
     if samples.mode == "open" or samples.concurrency is None or samples.stalled or samples.interrupted:
         return

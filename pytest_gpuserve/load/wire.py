@@ -198,8 +198,8 @@ class Response:
 class Framing(dict[int, bytes]):
     """How a read of n bytes begins when it is exactly one chunk with one event: `<size>CRLF` and `data: `.
 
-    The size follows from n, so that one comparison tells whether a read has the usual shape. Where no chunk makes n
-    bytes the value is one that no read begins with.
+    The size follows from n, so that one comparison tells whether a read has the usual shape. Where no chunk
+    makes n bytes the value is one that no read begins with.
     """
 
     def __init__(self, upper: bool) -> None:
