@@ -220,6 +220,8 @@ class Record(Struct, frozen=True, kw_only=True):
     """The dead end is past its review date."""
     compare_to: str | None = None
     hypothesis: bool = False
+    gated: list[str] = field(default_factory=list)
+    """Metrics that the suite gates, the primary one first; a baseline made from this record holds them."""
     model: str = ""
     workload_spec: dict[str, Any] = field(default_factory=dict)
     args: dict[str, Any] = field(default_factory=dict)

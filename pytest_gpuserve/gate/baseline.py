@@ -13,7 +13,10 @@ from msgspec import Struct, field
 from ..record import METRIC_DEFINITION
 
 if TYPE_CHECKING:
-    from ..model import Case, Host, Place
+    from collections.abc import Sequence
+
+    from ..model import Case, Host, Place, Suite
+    from ..record import Record
 
 
 class HostIdentity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,7 +94,10 @@ class Baseline(Struct, frozen=True, kw_only=True):
 
 
 class Baselines:
-    """A folder of baselines: one folder a host profile, in it one file a suite."""
+    """A folder of baselines: one folder a host profile, in it one file a suite.
+
+    All methods raise BaselineError, with file, line and key, when a file cannot be used.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
@@ -100,11 +106,30 @@ class Baselines:
         return self.folder / profile / f"{suite}.yaml"
 
     def find(self, host: Host, case: Case) -> Baseline | None:
-        """The baseline of a case, or None when nobody recorded one.
+        """The baseline of a case, or None when nobody recorded one."""
+        return self.cases(host.profile, case.suite).get(case.id)
 
-        Raises BaselineError, with file, line and key, when the file of its suite cannot be used.
-        """
+    def cases(self, profile: str, suite: str) -> dict[str, Baseline]:
+        """All that is stored for a suite on a host, by case."""
         from . import baseline_file
 
-        path = self.path(host.profile, case.suite)
-        return baseline_file.read(path).get(case.id) if path.exists() else None
+        path = self.path(profile, suite)
+        return baseline_file.read(path).cases if path.exists() else {}
+
+    def orphans(self, profile: str, suite: Suite) -> list[Baseline]:
+        """Entries that no case of the suite claims: a case was renamed or is gone."""
+        claimed = {case.id for case in suite.cases()}
+        return [each for name, each in self.cases(profile, suite.name).items() if name not in claimed]
+
+    def files(self) -> list[tuple[str, str]]:
+        """What there is, as (profile, suite), sorted."""
+        return sorted((path.parent.name, path.stem) for path in self.folder.glob("*/*.yaml"))
+
+    def accept(
+        self, records: Sequence[Record], cases: Sequence[str] = (), *, tolerance: float | None = None
+    ) -> list[str]:
+        """Store launches of finished runs (`accept.accept`). Lines that tell what moved."""
+        from .accept import accept
+
+        changes = accept(self.folder, records, cases, tolerance=tolerance)
+        return [line for change in changes for line in change.lines]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +19,19 @@ if TYPE_CHECKING:
 
 NOT_MEASURED = frozenset({"name", "rounds", "stall", "prompt_tolerance"})
 """Fields of a workload that change how sure or how strict a round is, not what it measures."""
+
+
+PASSING = ("CUDA_VISIBLE_DEVICES", "*_CACHE", "*_CACHE_DIR", "*_HOME", "*_TOKEN")
+"""Variables, as shell patterns, that say where a run happened to find things: neither stored nor compared."""
+
+
+def lasting(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that change what an engine does in the same way every time, sorted."""
+    return {
+        name: value
+        for name, value in sorted(env.items())
+        if not any(fnmatchcase(name, pattern) for pattern in PASSING)
+    }
 
 
 def workload_identity(workload: Workload) -> dict[str, Any]:
@@ -75,7 +89,7 @@ def changes(
     measured = baseline.measured
     if measured is None:
         return []
-    env = next((launch.env for launch in launches), {})
+    env = lasting(next((launch.env for launch in launches), {}))
     pairs: list[tuple[str, Any, Any]] = [
         ("driver", host.driver, measured.driver),
         ("power limit (W)", host.power_limit_w, measured.power_limit_w),

@@ -37,6 +37,7 @@ QUANTITIES: dict[str, Quantity] = {
     "goodput": Quantity(1, "req/s", 3),
     "accept_length": Quantity(1, "tokens", 2),
     "ttft_ms": Quantity(-1, "ms", 2),
+    "ttfot_ms": Quantity(-1, "ms", 2),
     "tpot_ms": Quantity(-1, "ms", 2),
     "itl_ms": Quantity(-1, "ms", 2),
     "chunk_gap_ms": Quantity(-1, "ms", 2),
