@@ -213,11 +213,11 @@ class CaseRun:
     def verify(self) -> None:
         """Measure and judge; raises the CaseError with which the case ended, if it did."""
         __tracebackhide__ = True
-        from .report.bench import replay
+        from .report.bench import archive
 
         result = self._session.run(self.case, self._siblings(), self._item.nodeid)
         self._item.stash[RESULT] = result
-        replay(self._request, result.record)
+        archive(self._request, result.record)
         if result.error is not None:
             raise result.error
 

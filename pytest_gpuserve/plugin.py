@@ -134,7 +134,6 @@ def options_of(config: pytest.Config) -> Options:
             simulation = Simulation.parse(None if simulate == SIMULATE_DEFAULT else simulate, perturb)
         except InputError as error:
             raise pytest.UsageError(str(error)) from None
-    folder = getattr(config, "workerinput", {}).get("gpuserve_run_dir") or config.getoption("gpuserve_run_dir")
     pythons: dict[str, str] = {}
     for given in config.getoption("gpuserve_engine_python"):
         name, equals, python = given.partition("=")
@@ -142,7 +141,6 @@ def options_of(config: pytest.Config) -> Options:
     return Options(
         rootdir=root,
         baselines=config.invocation_params.dir / chosen if chosen else root / "baselines",
-        run_folder=config.invocation_params.dir / folder if folder else None,
         known=tuple(config.getini("gpuserve_known")),
         simulation=simulation,
         update_baselines=update,
@@ -167,10 +165,17 @@ def _warn_or_fail(config: pytest.Config, ini: str) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     for line in MARKERS:
         config.addinivalue_line("markers", line)
-    from .report.terminal import progress
+    from .report.store import RUNS, RunFolder
+    from .report.terminal import Progress, Summary
 
-    session = config.stash[SESSION] = Session(options_of(config), progress(config).say)
+    given = getattr(config, "workerinput", {}).get("gpuserve_run_dir") or config.getoption("gpuserve_run_dir")
+    folder = RunFolder(config.invocation_params.dir / given if given else None, runs=config.rootpath / RUNS)
+    session = config.stash[SESSION] = Session(options_of(config), folder, Progress(config).say)
     config.add_cleanup(session.close)  # Ctrl-C in a start reaches no fixture's end
+    if is_controller(config):
+        simulation = session.options.simulation
+        summary = Summary(config, session, simulated=simulation.title if simulation else None)
+        config.pluginmanager.register(summary, "gpuserve-summary")
 
 
 def is_controller(config: pytest.Config) -> bool:
@@ -283,37 +288,30 @@ def pytest_runtest_makereport(
 # --- the end --------------------------------------------------------------------------------------
 
 
+NOTES = pytest.StashKey[list[str]]()
+"""On the config: lines for the end of the run."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     if not is_controller(config):
         return
-    run = config.stash[SESSION]
-    records = run.records()
-    if records:
-        run.finish(records, exitstatus)
+    records = config.stash[SESSION].folder.read()
+    notes = config.stash[NOTES] = config.stash[SESSION].accept(records)
     ran = any(record.outcome != "skipped" for record in records)
-    due = any(record.review_due for record in records)
-    if (config.getoption("gpuserve_require_run") and not ran and exitstatus in {0, 5}) or (
-        config.getoption("gpuserve_strict_review") and due and exitstatus == 0
-    ):
+    fails = []
+    if config.getoption("gpuserve_require_run") and not ran:
+        fails.append("nothing was run: every case was skipped or deselected (--gpuserve-require-run)")
+    if config.getoption("gpuserve_strict_review") and any(record.review_due for record in records):
+        fails.append("a dead end is past its review date (--gpuserve-strict-review)")
+    if fails and exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    notes += fails
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    session = config.stash[SESSION]
-    if not is_controller(config):
-        return
-    records = session.records()
-    if config.getoption("gpuserve_require_run") and all(record.outcome == "skipped" for record in records):
-        terminalreporter.write_line(
-            "gpuserve: nothing was run: every case was skipped or deselected (--gpuserve-require-run)", red=True
-        )
-    if not records:
-        return
-    from .report.terminal import write_summary
-
-    write_summary(terminalreporter, records, run=session.folder.folder, root=config.rootpath)
-    for line in session.notes:
+    for line in config.stash.get(NOTES, []):
         terminalreporter.write_line(f"gpuserve: {line}")
 
 
@@ -351,6 +349,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Every worker of a run writes into the one run folder."""
-    node.workerinput["gpuserve_run_dir"] = str(node.config.stash[SESSION].shared_folder())
+    node.workerinput["gpuserve_run_dir"] = str(node.config.stash[SESSION].folder.path)
 
 

@@ -5,10 +5,6 @@ Knows nothing of pytest: `plugin` and `suite_tests` turn plans into marks and er
 
 from __future__ import annotations
 
-import dataclasses
-import os
-import platform
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -18,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from . import __version__
 from .errors import CaseError, Crashed, EngineMissing, GpuserveError
 from .record import Record, Verdict
 
@@ -31,7 +26,7 @@ if TYPE_CHECKING:
     from .model import Case, Config, DeadEnd, EngineBuild, Host
     from .record import Failure, Launch
     from .gate.baseline import Baselines
-    from .report.store import Run
+    from .report.store import RunFolder
     from .serving.pool import ConfigRun, Order, Pool, Startable
 
 
@@ -41,8 +36,6 @@ class Options:
 
     rootdir: Path
     baselines: Path
-    run_folder: Path | None = None
-    """None: a new one under `.gpuserve/runs`."""
     known: tuple[Path, ...] = ()
     """Folders of the user's own dead ends."""
     simulation: Simulation | None = None
@@ -93,34 +86,15 @@ class Result:
 class Session:
     """See the module. One a process; under xdist one a worker."""
 
-    def __init__(self, options: Options, say: Callable[[str], None]) -> None:
+    def __init__(self, options: Options, folder: RunFolder, say: Callable[[str], None]) -> None:
         self.options = options
+        self.folder = folder
         self._say = say
-        self.notes: list[str] = []
-        """Lines for the end of the run."""
         self._plans: dict[tuple[str, str], Plan] = {}
         self._builds: dict[str, EngineBuild | EngineMissing] = {}
         self._pool: Pool | None = None
 
     # --- what the run is about ---
-
-    @cached_property
-    def folder(self) -> Run:
-        """Where the records go; made when the first one is written."""
-        from .report import store
-
-        if self.options.run_folder is not None:
-            return store.open_run(self.options.run_folder)
-        return store.create(self.options.rootdir / store.RUNS)
-
-    @cached_property
-    def host(self) -> Host:
-        """The simulated host, or this machine; probed when first asked for."""
-        if self.options.simulation is not None:
-            return self.options.simulation.host()
-        from .host.probe import probe
-
-        return probe()
 
     @property
     def probed(self) -> bool:
@@ -287,7 +261,7 @@ class Session:
             improved_fails=self.options.improved_fails,
             inconclusive_fails=self.options.inconclusive_fails,
             speculative=self.engine(case.config).speculative(case.config),
-            run=str(self.folder.folder),
+            run=str(self.folder.path),
         )
 
     def _finish(
@@ -423,44 +397,10 @@ class Session:
         error, measured.stop_error = measured.stop_error, None
         return error
 
-    # --- the run as a whole; only the process that the user started calls these ---
-
-    def shared_folder(self) -> Path:
-        """The folder for several processes, named before any of them needs it."""
-        from .report import store
-
-        if self.options.run_folder is None:
-            stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
-            folder = self.options.rootdir / store.RUNS / f"{stamp}-{os.getpid()}"
-            self.options = dataclasses.replace(self.options, run_folder=folder)
-        assert self.options.run_folder is not None
-        return self.options.run_folder
-
-    def records(self) -> list[Record]:
-        """What the run's cases have left so far, those of other processes included."""
-        written = "folder" in self.__dict__ or (self.options.run_folder and self.options.run_folder.is_dir())
-        return self.folder.records() if written else []
-
-    def finish(self, records: Sequence[Record], exit_status: int) -> None:
-        """Merge the records, and store new baselines when the run was for that."""
-        from .report.store import RunInfo
-
-        self.folder.merge()
-        self.folder.write_info(
-            RunInfo(
-                command=sys.argv,
-                host=records[0].host,
-                versions={"pytest-gpuserve": __version__, "python": platform.python_version()}
-                | {r.engine.name: r.engine.version for r in records if r.engine},
-                started=min(r.started for r in records),
-                ended=datetime.now(UTC).isoformat(timespec="seconds"),
-                exit_status=int(exit_status),
-                simulated=self.options.simulation.title if self.options.simulation else None,
-            )
-        )
-        recorded = [r for r in records if r.verdict is Verdict.RECORDED]
-        if recorded:
-            self.notes += self.baselines.accept(recorded)
+    def accept(self, records: Sequence[Record]) -> list[str]:
+        """Store what a run recorded as baselines; only the process that the user started may. Lines to show."""
+        recorded = [record for record in records if record.verdict is Verdict.RECORDED]
+        return self.baselines.accept(recorded) if recorded else []
 
     def close(self) -> None:
         if self._pool is not None:
