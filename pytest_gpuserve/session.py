@@ -5,6 +5,7 @@ Knows nothing of pytest: `plugin` and `suite_tests` turn plans into marks and er
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .record import Failure, Launch
     from .gate.baseline import Baselines
     from .report.store import RunFolder
+    from .serving.lease import Leases
     from .serving.pool import ConfigRun, Order, Pool, Startable
 
 
@@ -111,7 +113,9 @@ class Session:
     def site_file(self) -> SiteFile:
         from .host.site import load_site
 
-        return load_site(self.options.rootdir)
+        from .engines.registry import names
+
+        return load_site(self.options.rootdir, engines=names())
 
     def engine(self, config: Config) -> Engine:
         if self.options.simulation is not None:
@@ -128,10 +132,14 @@ class Session:
 
         local = self.site_file.engine(config.engine)
         return Site(
-            python=self.options.engine_python.get(config.engine) or config.python or local.python,
+            python=self.options.engine_python.get(config.engine)
+            or config.python
+            or local.python
+            or sys.executable,
             build=local.build,
             env=local.env,
             models=self.site_file.models,
+            options=local.options,
         )
 
     def build(self, config: Config) -> EngineBuild:
@@ -386,8 +394,28 @@ class Session:
             self._pool = Pool(self._server, folder=self.options.rootdir, say=self._say)
         return self._pool
 
-    def _server(self, config: Config, index: int) -> Startable:
-        raise NotImplementedError
+    @cached_property
+    def _leases(self) -> Leases:
+        """GPUs of this host, shared with whoever else runs here; slots where there are none."""
+        from .serving.lease import Leases
+
+        if self.host.simulated:
+            return Leases(self.folder.path / "leases", slots=self.host.count)
+        return Leases(self.site_file.leases, slots=None if self.host.count else 1)
+
+    def _server(self, suite: str, config: Config, index: int) -> Startable:
+        from .serving.server import Server
+
+        return Server(
+            self.engine(config),
+            config,
+            self.site(config),
+            log=self.folder.logs / f"{suite}--{config.id}-{index + 1}.log",
+            leases=self._leases,
+            what=config.id,
+            count=None if self.host.count else 1,  # without GPUs one server at a time has the machine
+            say=self._say,
+        )
 
     def take_stop_error(self, case: Case) -> CaseError | None:
         """The failure to stop the case's server, once."""

@@ -88,17 +88,12 @@ class Measurement:
         return measured
 
     def _warm_up(self, api: Api) -> None:
-        workload = self._workload
-        if workload.warmup:
-            self._run(
-                api, msgspec.structs.replace(workload, requests=workload.warmup, duration=None), WARMUP_ROUND
-            )
-        if workload.warmup_seconds:
-            self._run(
-                api,
-                msgspec.structs.replace(workload, requests=None, duration=workload.warmup_seconds),
-                WARMUP_ROUND - 1,
-            )
+        workload = traffic.warmup(self._workload)
+        if workload is None:
+            return
+        samples = self._run(api, workload, WARMUP_ROUND)
+        if samples.all_failed:
+            raise Crashed(f"every warm-up request failed: {samples.first_failure}")
 
     def _round(self, api: Api, index: int) -> Round:
         workload, engine, target = self._workload, self._engine, self._server.target
@@ -131,8 +126,6 @@ class Measurement:
             raise server.stall()
         if server.failed():
             raise server.crash()
-        if index < 0 and samples.all_failed:
-            raise Crashed(f"every warm-up request failed: {samples.first_failure}")
         return samples
 
 

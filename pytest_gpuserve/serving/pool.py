@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -28,10 +28,11 @@ class Startable(Running, Protocol):
     def wait_ready(self) -> None: ...
     def stop(self) -> None: ...
     def launch_facts(self) -> Launch: ...
+    def redact(self, data: Any) -> Any: ...
 
 
-ServerFactory = Callable[["Config", int], Startable]
-"""Makes the server of a config's n-th launch, n from 0; leases are taken by `start`."""
+ServerFactory = Callable[[str, "Config", int], Startable]
+"""Makes the server of a suite's config for its n-th launch, n from 0; leases are taken by `start`."""
 
 
 @dataclass
@@ -92,7 +93,8 @@ class Pool:
         run = self.runs[key] = ConfigRun()
         index = 0
         while todo := self._next(run, order, index):
-            self._launch(run, order, todo, engine, site, index)
+            server = self._current = self._server(suite, order.config, index)
+            self._launch(server, run, order, todo, engine, site, index)
             index += 1
         return run
 
@@ -111,7 +113,9 @@ class Pool:
             run.stopped_because = "decided"
             return []
         if index >= order.launches_max:
-            run.stopped_because = f"undecided after the most launches that a run may take ({order.launches_max}): {why}"
+            run.stopped_because = (
+                f"undecided after the most launches that a run may take ({order.launches_max}): {why}"
+            )
             return []
         self._say(f"{order.config.id}: launch {index + 1} of at most {order.launches_max}: {why}")
         return todo
@@ -123,11 +127,17 @@ class Pool:
             server.stop()
 
     def _launch(
-        self, run: ConfigRun, order: Order, todo: list[Workload], engine: Engine, site: Site, index: int
+        self,
+        server: Startable,
+        run: ConfigRun,
+        order: Order,
+        todo: list[Workload],
+        engine: Engine,
+        site: Site,
+        index: int,
     ) -> None:
         config = order.config
-        server = self._current = self._server(config, index)
-        name = f"{config.id}" if index == 0 else f"{config.id} (launch {index + 1})"
+        name = config.id if index == 0 else f"{config.id} (launch {index + 1})"
         rounds_before = {w.name: len(run.launches.get(w.name, ())) for w in todo}
         try:
             try:
@@ -138,6 +148,7 @@ class Pool:
                 for workload in todo:
                     run.errors[workload.name] = error
                 return
+            info = _said_of_itself(engine, server)
             for workload in todo:
                 measurement = Measurement(
                     server,
@@ -154,7 +165,9 @@ class Pool:
                 except CaseError as error:
                     run.errors[workload.name] = error
                     break  # this server is not to be trusted any more
-                facts = msgspec.structs.replace(server.launch_facts(), rounds=rounds)
+                facts = msgspec.structs.replace(
+                    server.launch_facts(), rounds=rounds, server_info=info
+                )
                 run.launches.setdefault(workload.name, []).append(facts)
         finally:
             self._current = None
@@ -173,6 +186,17 @@ class Pool:
             if error is not None and len(run.launches.get(workload.name, ())) == before[workload.name]:
                 facts = msgspec.structs.replace(server.launch_facts(), failure=error.failure)
                 run.launches.setdefault(workload.name, []).append(facts)
+
+
+def _said_of_itself(engine: Engine, server: Startable) -> dict[str, Any]:
+    """What the server tells of its resolved arguments, without secrets; empty when it does not answer."""
+    import requests
+
+    try:
+        found: dict[str, Any] = server.redact(engine.info(server.target))
+    except (requests.RequestException, ValueError):
+        return {}
+    return found
 
 
 def check_active(config: Config, dead_end: DeadEnd | None, log: Path) -> None:

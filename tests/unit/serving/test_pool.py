@@ -51,8 +51,16 @@ class FakeServer:
         if self.stop_error:
             raise self.stop_error
 
+    def redact(self, data):
+        return data
+
     def launch_facts(self):
         return Launch(started="2026-01-01T00:00:00+00:00")
+
+
+class FakeEngine:
+    def info(self, target):
+        return {"version": "1"}
 
 
 class Bench:
@@ -63,7 +71,7 @@ class Bench:
         log.write_text("ready\n")
         self.servers: list[FakeServer] = []
 
-        def make(_config, _index):
+        def make(_suite, _config, _index):
             self.servers.append(FakeServer(log, **server))
             return self.servers[-1]
 
@@ -86,7 +94,7 @@ class Bench:
             undecided=undecided,
             dead_end=dead_end,
         )
-        return self.pool.measure("s", order, engine=None, site=None)
+        return self.pool.measure("s", order, engine=FakeEngine(), site=None)
 
 
 def fine(_launch, _workload):
@@ -99,6 +107,7 @@ def test_one_launch_serves_every_workload_and_is_stopped(tmp_path, monkeypatch):
     assert [s.calls for s in bench.servers] == [["start", "wait_ready", "stop"]]
     assert {name: len(launches) for name, launches in run.launches.items()} == {"a": 1, "b": 1}
     assert run.stopped_because == "decided"
+    assert run.launches["a"][0].server_info == {"version": "1"}
 
 
 def test_a_config_is_measured_once(tmp_path, monkeypatch):
