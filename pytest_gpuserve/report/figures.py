@@ -45,6 +45,7 @@ LABELS = {
     "request_throughput": "requests/s",
     "peak_output_throughput": "peak tok/s",
     "ttft_ms": "TTFT ms",
+    "ttfot_ms": "TTFOT ms",
     "tpot_ms": "TPOT ms",
     "itl_ms": "ITL ms",
     "chunk_gap_ms": "chunk gap ms",

@@ -41,13 +41,13 @@ _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ(?:-(\d+))?")
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
-    """A run as a whole. `exit_status` is None while it lasts, and stays so when it was killed."""
+    """A run as a whole, written when it ends: one that was killed has no run.json."""
 
     schema: int = SCHEMA
     command: list[str] = field(default_factory=list)
     host: Host | None = None
     versions: dict[str, str] = field(default_factory=dict)
-    """Of pytest-gpuserve, pytest, Python and the engines."""
+    """Of pytest-gpuserve, pytest and Python; each record names its engine."""
     started: str = ""
     """ISO 8601, UTC."""
     ended: str = ""

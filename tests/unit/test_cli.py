@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_gpuserve import cli, record
+from pytest_gpuserve.model import Host, Place
+from pytest_gpuserve.record import Record, Verdict
+from pytest_gpuserve.report import draw, store
+
+ROOT = Path(__file__).parents[2]
+HOST = Host(
+    profile="h200-x1",
+    product="NVIDIA H200",
+    count=1,
+    compute_capability="9.0",
+    topology="single",
+    driver="570.86",
+    memory_gib=139.8,
+)
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def make_run(verdict: Verdict = Verdict.OK) -> Path:
+    folder = store.RunFolder(store.new_folder())
+    folder.write(
+        Record(
+            suite="h200_smoke",
+            case="no-spec-decode",
+            config="no-spec",
+            workload="decode",
+            nodeid="suites/h200_smoke.yaml::test_serving[no-spec-decode]",
+            place=Place("suites/h200_smoke.yaml", 3),
+            host=HOST,
+            verdict=verdict,
+        )
+    )
+    folder.finish(store.RunInfo())
+    return folder.path
+
+
+def gpuserve(*argv: str, **options: object) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, "-m", "pytest_gpuserve", *argv],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+        **options,  # type: ignore[call-overload]
+    )
+
+
+def test_report_takes_the_latest_run(capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(Verdict.REGRESSED)
+    latest = make_run(Verdict.OK)
+    assert cli.main(["report"]) == 0
+    assert capsys.readouterr().out.startswith(f"{latest.name}: 1 ok\n\nresults on h200-x1\n")
+
+
+def test_report_of_a_named_run_in_another_format(capsys: pytest.CaptureFixture[str]) -> None:
+    first = make_run(Verdict.REGRESSED)
+    make_run()
+    assert cli.main(["report", first.name, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"][0]["verdict"] == "regressed"
+
+
+def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = make_run(), make_run(Verdict.REGRESSED)
+    assert cli.main(["compare", str(a), b.name]) == 0
+    assert "ok -> regressed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["report"], "gpuserve report: no run in "),
+        (["report", "yesterday"], "gpuserve report: no run at yesterday, nor in "),
+        (["compare", ".", "."], "gpuserve compare: .: not a run: it has neither records/ nor records.jsonl"),
+    ],
+)
+def test_bad_input_is_one_line_and_2(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(message)
+    assert err.count("\n") == 1
+
+
+def test_a_record_of_another_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_run() / "records" / "h200_smoke--no-spec-decode.json"
+    path.write_text(path.read_text().replace(f'"schema": {record.SCHEMA}', '"schema": 2'))
+    assert cli.main(["report"]) == 2
+    assert "written by newer pytest-gpuserve (schema 2, this one reads 1)" in capsys.readouterr().err
+
+
+def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in ([], ["nonsense"], ["report", "--format", "pdf"]):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(argv)
+        assert caught.value.code == 2
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith("pytest-gpuserve ")
+
+
+def test_formats_are_those_that_can_be_drawn() -> None:
+    assert draw.FORMATS == cli.FORMATS
+
+
+def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str | None) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "find", interrupted)
+    assert cli.main(["report"]) == 130
+
+
+def test_as_a_module_and_into_a_pipe_that_closes() -> None:
+    run = make_run()
+    assert gpuserve("report").stdout.startswith(run.name)
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest_gpuserve", "report"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from pytest_gpuserve import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'scipy', 'requests', 'yaml', 'pytest', 'psutil', 'pynvml', 'tabulate'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert result.stderr == "[]\n"
