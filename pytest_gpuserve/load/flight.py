@@ -26,7 +26,7 @@ class Flight:
     """One request and what has come of it. Stamps are monotonic ns."""
 
     __slots__ = (
-        "answer_at",
+        "answer_from",
         "body",
         "count",
         "counts",
@@ -47,7 +47,7 @@ class Flight:
         "marker",
         "output_asked",
         "prior",
-        "reasoning_events",
+        "reasoning_from",
         "response",
         "sent",
         "splitter",
@@ -85,8 +85,10 @@ class Flight:
         """The first event that mentions an error."""
         self.body = b""
         """What came instead of a stream."""
-        self.reasoning_events = 0
-        self.answer_at: int | None = None
+        self.reasoning_from: int | None = None
+        """Index of the first token event that is reasoning."""
+        self.answer_from: int | None = None
+        """Index of the first one that is not."""
         self.done = False
         self.prior = 0
         """Stamp of the read before."""
@@ -133,9 +135,10 @@ class Flight:
             self._hold(raw)
             return 0
         if event.reasoning:
-            self.reasoning_events += 1
-        elif self.answer_at is None and event.text:
-            self.answer_at = stamp
+            if self.reasoning_from is None:
+                self.reasoning_from = len(self.stamps)
+        elif self.answer_from is None and event.text:
+            self.answer_from = len(self.stamps)
         if event.marker is not None:
             self.marker = event.marker
         if self.first_event is None:

@@ -122,7 +122,7 @@ def settle(flight: Flight, api: Api, start: int) -> Sample:
         due_ns=flight.due - start,
         sent_ns=None if flight.sent is None else flight.sent - start,
         first_ns=stamps[0] if stamps else None,
-        answer_ns=None if flight.answer_at is None else flight.answer_at - start,
+        answer_ns=None if flight.answer_from is None else stamps[flight.answer_from],
         last_ns=stamps[-1] if stamps else None,
         end_ns=flight.end - start,
         stamps=stamps,
@@ -135,7 +135,7 @@ def settle(flight: Flight, api: Api, start: int) -> Sample:
         else (max(known) if known and not failure else None),
         cached_tokens=_cached(counts),
         verify_passes=_count(counts, "spec_verify_ct"),
-        reasoning_events=flight.reasoning_events,
+        reasoning_events=_reasoning_events(flight),
         finish_reason=story.finish,
         failure=failure,
         detail=detail,
@@ -169,6 +169,14 @@ def _outcome(flight: Flight, api: Api, story: _Story) -> tuple[str | None, str]:
     if api.promises_done and not flight.done:
         return "no_done", "the stream ended without [DONE]"
     return None, ""
+
+
+def _reasoning_events(flight: Flight) -> int:
+    """Token events from the first that is reasoning to the first that is not."""
+    if flight.reasoning_from is None:
+        return 0
+    end = len(flight.stamps) if flight.answer_from is None else flight.answer_from
+    return max(0, end - flight.reasoning_from)
 
 
 def _body_text(body: bytes) -> str:
