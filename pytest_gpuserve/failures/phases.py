@@ -32,6 +32,8 @@ class PhaseTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lines: tuple[PhaseRule, ...]
     frames: tuple[PhaseRule, ...] = ()
     fatal: tuple[str, ...] = ()
+    hindsight: tuple[PhaseRule, ...] = ()
+    """Lines that follow a failure and tell in which phase it was."""
     marks: tuple[str, ...] = ()
 
 
@@ -76,7 +78,8 @@ class PhaseTracker:
     """
 
     def __init__(self, rules: Sequence[PhaseRule]) -> None:
-        self._rules = tuple((rule.phase, re.compile(rule.pattern)) for rule in rules)
+        self.rules = tuple(rules)
+        self._compiled = tuple((rule.phase, re.compile(rule.pattern)) for rule in rules)
         self.phase: Phase | None = None
         self.seen: list[Phase] = []
         """Every phase in the order of its first line."""
@@ -95,7 +98,7 @@ class PhaseTracker:
 
     def feed(self, text: str, rank: int | None = None) -> Phase | None:
         """Take a line without its prefixes; gives the phase that it begins or continues, if it tells one."""
-        for phase, pattern in self._rules:
+        for phase, pattern in self._compiled:
             if self.possible(phase) and pattern.search(text):
                 self.phase = phase
                 if phase not in self.seen:
