@@ -1,18 +1,20 @@
-"""What an engine must tell so that it can be started, understood, measured and stopped: one short file an engine.
+"""What an engine must tell so that it can be started, understood, measured and stopped: a short file each.
 
 Third parties register theirs in the entry point group `pytest_gpuserve.engines`. docs/engines.md shows how.
 """
 
 from __future__ import annotations
 
-from importlib.resources.abc import Traversable
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 
-from ..load.api import Api, Target
-from ..model import Config, EngineBuild, Phase, PhaseRule, Workload
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+    from pathlib import Path
+
+    from ..load.api import Api, Target
+    from ..model import Config, EngineBuild, Phase, PhaseRule, Workload
 
 
 class Site(Struct, frozen=True, kw_only=True):
@@ -41,7 +43,7 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 class Counters(Struct, frozen=True, kw_only=True):
-    """Totals that an engine counts since its start; the difference of two readings belongs to what lay between."""
+    """Totals that an engine counts since its start; what lay between two readings is their difference."""
 
     generated_tokens: float | None = None
     prompt_tokens: float | None = None
@@ -54,11 +56,11 @@ class Counters(Struct, frozen=True, kw_only=True):
 
 
 class Engine(Protocol):
-    """See docs/engines.md. Methods that talk to a server raise `requests.RequestException` when it does not answer."""
+    """See docs/engines.md. Methods that talk to a server raise `requests.RequestException` if it is mute."""
 
     name: str
     ready: str
-    """Regular expression of the log line with which a server says that it is ready; necessary, not sufficient."""
+    """Regular expression of the log line with which a server says that it is ready; not proof enough."""
     ready_path: str
     """GET path that answers 200 once requests are served."""
     phases: tuple[PhaseRule, ...]

@@ -20,7 +20,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_points()))
 
 
-def engine(name: str, place: Place | None = None) -> Engine:
+def find(name: str, place: Place | None = None) -> Engine:
     """The engine of that name. InputError, at `place`, for an unknown one or one that cannot be loaded."""
     point = _points().get(name)
     if point is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
+from ..failures.phases import phase_rules
 from ..load.api import Api, Target
 from ..model import ApiKind, Config, EngineBuild, Phase, PhaseRule, Workload
 from . import exposition
@@ -77,22 +77,10 @@ class SGLang:
     """Fulfils `engines.base.Engine`. What it knows of SGLang was read in its source, 0.5.9 to 0.5.23."""
 
     name: str = "sglang"
-    module: ClassVar[str] = "sglang.launch_server"
     ready: str = r"The server is fired up and ready to roll!"
     # The ready line is printed after a served warm-up request; the path adds that our port answers.
     # /health would do too, but makes an idle server decode a token, taking a second.
     ready_path: str = "/model_info"
-    phases: tuple[PhaseRule, ...] = (
-        PhaseRule(phase="args", pattern=r"^server_args=ServerArgs\("),
-        PhaseRule(phase="comm_init", pattern=r"^Init torch distributed begin"),
-        PhaseRule(phase="weights_load", pattern=r"^(Load weight begin|Init torch distributed ends)"),
-        PhaseRule(phase="kv_alloc", pattern=r"^(Load weight end|KV Cache is allocated|Memory pool end)"),
-        PhaseRule(phase="cuda_graph_capture", pattern=r"(?i)^Capture [\w ]*cuda graph begin"),
-        PhaseRule(phase="http_bind", pattern=r"^max_total_num_tokens=|^INFO:     Started server process"),
-        PhaseRule(phase="warmup", pattern=r"Uvicorn running on "),
-        PhaseRule(phase="ready", pattern=r"The server is fired up and ready to roll!"),
-        PhaseRule(phase="shutdown", pattern=r"SIGTERM received"),
-    )
     timeouts: dict[Phase, float] = {  # noqa: RUF012  (the protocol's own type)
         "import": 300,  # 30-50 s seen for one server, more when several start together
         "args": 300,
@@ -112,9 +100,12 @@ class SGLang:
         {"api-key", "admin-api-key", "ssl-keyfile-password", "model-loader-extra-config"}
     )
 
+    def __init__(self) -> None:
+        self.phases: tuple[PhaseRule, ...] = phase_rules("sglang")
+
     def rules(self) -> Traversable | None:
-        file = files("pytest_gpuserve.failures") / "rules" / "sglang.yaml"
-        return file if file.is_file() else None
+        """None: the classifier has SGLang's rules of its own."""
+        return None
 
     def build(self, site: Site) -> EngineBuild:
         found = installed(site.python, site.env, module="sglang", engine=self.name)
@@ -131,11 +122,10 @@ class SGLang:
 
     def command(self, config: Config, site: Site, target: Target, gpus: tuple[int, ...]) -> Command:
         refuse(config, RESERVED)
-        model = locate(config.model, site)
+        model = self.model(config, site)
         revision = {"revision": config.model.revision} if model == config.model.id else {}
         argv = (
-            str(Path(site.python).expanduser()),
-            *("-m", self.module),
+            *self.program(config, site),
             *("--model-path", model),
             *render(revision),
             *("--host", target.host, "--port", str(target.port)),
@@ -143,6 +133,14 @@ class SGLang:
             *config.extra_args,
         )
         return Command(argv=argv, env=self.environment(config, site, gpus))
+
+    def program(self, config: Config, site: Site) -> tuple[str, ...]:
+        """Interpreter and module."""
+        return (str(Path(site.python).expanduser()), "-m", "sglang.launch_server")
+
+    def model(self, config: Config, site: Site) -> str:
+        """What to pass as the model's path. Raises SiteError for a folder that does not exist."""
+        return locate(config.model, site)
 
     def environment(self, config: Config, site: Site, gpus: tuple[int, ...]) -> dict[str, str | None]:
         """What differs from our own environment; the suite wins over the site, and both over our defaults."""
