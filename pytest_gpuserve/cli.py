@@ -13,6 +13,9 @@ from .errors import GpuserveError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from .record import Record
 
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]
     Handler = Callable[[argparse.Namespace], int]
@@ -52,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"pytest-gpuserve {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for add in (_add_report, _add_compare):
+    for add in (_add_baselines, _add_compare, _add_report):
         add(commands)
     return parser
 
@@ -65,7 +68,7 @@ def _command(commands: Subcommands, name: str, handler: Handler, text: str) -> a
 
 # --- report, compare ------------------------------------------------------------------------------
 
-RUN_HELP = "folder of a run, its name under .gpuserve/runs, or a file of records"
+RUN_HELP = "folder of a run, its name under .gpuserve/runs, `latest`, or a file of records"
 
 
 def _add_report(commands: Subcommands) -> None:
@@ -97,8 +100,127 @@ def _compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def _add_format(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=FORMATS, default="text", help="what to print (default: text)")
+# --- baselines ------------------------------------------------------------------------------------
+
+CASES_HELP = "cases, as suite::case, case or suite, with shell patterns"
+
+
+def _add_baselines(commands: Subcommands) -> None:
+    text = "show, accept and compare stored baselines"
+    baselines = commands.add_parser("baselines", help=text, description=text)
+    actions = baselines.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    show = _command(actions, "show", _baselines_show, "show what is stored")
+    show.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"{CASES_HELP}, or a host profile (default: all)"
+    )
+    _add_format(show)
+
+    accept = _command(
+        actions,
+        "accept",
+        _baselines_accept,
+        "make the launches of finished runs the baselines of their cases; without CASE of those that have "
+        "none, that improved, or that were run to be recorded",
+    )
+    diff = _command(actions, "diff", _baselines_diff, "show what `accept` would change, and change nothing")
+    for parser in (accept, diff):
+        parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+        parser.add_argument("names", nargs="*", metavar="CASE", help=CASES_HELP)
+        parser.add_argument(
+            "--with",
+            dest="more",
+            action="append",
+            default=[],
+            metavar="RUN",
+            help="a further run, whose launches are taken together with the first's; may be repeated",
+        )
+    accept.add_argument(
+        "--tolerance", type=_fraction, metavar="SHARE", help="store this tolerance for the cases, such as 3%%"
+    )
+    for parser in (show, accept, diff):
+        parser.add_argument(
+            "--baselines", metavar="DIR", help="folder of the baselines (default: baselines, here or above)"
+        )
+
+
+def _baselines_show(options: argparse.Namespace) -> int:
+    from .gate.baseline import Baselines
+    from .report.draw import draw
+    from .report.stored import tables
+
+    folder = _baselines_folder(options)
+    found = tables(Baselines(folder), options.names)
+    if not found:
+        which = f" fits {', '.join(options.names)}" if options.names else ""
+        raise InputError(f"no baseline in {folder}{which}")
+    print(draw(found, options.format, width=_width()), end="")
+    return 0
+
+
+def _baselines_accept(options: argparse.Namespace) -> int:
+    from .gate.accept import accept
+    from .yaml_source import shown
+
+    folder = _baselines_folder(options)
+    changes = accept(folder, _records(options), options.names, tolerance=options.tolerance)
+    if not changes:
+        raise InputError(NOTHING_TO_ACCEPT)
+    for line in (line for change in changes for line in change.lines):
+        print(line)
+    print("wrote " + ", ".join(dict.fromkeys(shown(change.path) for change in changes)))
+    return 0
+
+
+def _baselines_diff(options: argparse.Namespace) -> int:
+    from .gate.accept import diff
+
+    changes = diff(_baselines_folder(options), _records(options), options.names)
+    if not changes:
+        raise InputError(NOTHING_TO_ACCEPT)
+    for line in (line for change in changes for line in change.lines):
+        print(line)
+    return 0
+
+
+NOTHING_TO_ACCEPT = (
+    "nothing to accept: no case of this run lacks a baseline, improved, or was run to be recorded; "
+    "name the cases to accept them all the same"
+)
+
+
+def _records(options: argparse.Namespace) -> list[Record]:
+    from .report.store import find, read
+
+    return [record for name in (options.run, *options.more) for record in read(find(name))]
+
+
+def _baselines_folder(options: argparse.Namespace) -> Path:
+    """The folder named, else `baselines` here or in the nearest folder above that has one."""
+    from pathlib import Path
+
+    if options.baselines:
+        return Path(options.baselines)
+    here = Path.cwd()
+    root = next((folder for folder in (here, *here.parents) if (folder / "baselines").is_dir()), here)
+    return root / "baselines"
+
+
+def _fraction(text: str) -> float:
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1, such as 3%")
+    return value
+
+
+# --- shared ---------------------------------------------------------------------------------------
+
+
+def _add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
+    parser.add_argument("--format", choices=formats, default="text", help="what to print (default: text)")
 
 
 def _width() -> int:

@@ -205,7 +205,7 @@ def _table(
 
 
 def _case(record: Record, several_suites: bool, mixed: bool) -> str:
-    name = f"{record.suite}: {record.case}" if several_suites else record.case
+    name = f"{record.suite}::{record.case}" if several_suites else record.case
     return f"{name} (simulated)" if mixed and simulated(record) else name
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
-from ..gate.match import NOT_MEASURED
+from ..gate.match import NOT_MEASURED, lasting
 from ..gate.quantity import QUANTITIES, typical
 from ..model import Gate
 from .figures import label, number, percent, simulated, values_by_launch
@@ -132,7 +132,7 @@ def _circumstances(record: Record) -> dict[str, Any]:
     """What may differ, because that is what such a comparison is about."""
     engine = record.engine
     packages = engine.packages if engine else {}
-    env = record.launches[-1].env if record.launches else {}
+    env = lasting(record.launches[-1].env) if record.launches else {}
     return {
         "engine": engine.name if engine else None,
         "engine version": engine.version if engine else None,
@@ -158,10 +158,10 @@ def _told(value: Any) -> str:
 
 
 def _figures(a: Record, b: Record) -> list[Figure]:
-    """The gated metrics: those that either run's gate compared, else those gated by default."""
-    compared = [c.metric for record in (a, b) for c in record.comparisons if c.against != "expect"]
+    """The metrics that either run gates, for a hypothesis those that are gated by default."""
+    gated = [*a.gated, *b.gated] or list(Gate().metrics)
     found = []
-    for metric in dict.fromkeys(m for m in compared or Gate().metrics if m in QUANTITIES):
+    for metric in dict.fromkeys(metric for metric in gated if metric in QUANTITIES):
         left, right = values_by_launch(a, metric), values_by_launch(b, metric)
         if left and right:
             found.append(_figure(metric, left, right))
@@ -191,7 +191,7 @@ def _figure(metric: str, a: list[list[float]], b: list[list[float]]) -> Figure:
 
 
 def _name(pair: Pair, several: bool) -> str:
-    name = f"{pair.suite}: {pair.case}" if several else pair.case
+    name = f"{pair.suite}::{pair.case}" if several else pair.case
     return f"{name} (simulated)" if pair.simulated else name
 
 

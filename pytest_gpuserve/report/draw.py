@@ -59,6 +59,22 @@ def comparison(a: Path, b: Path, form: Format, *, width: int = DEFAULT_WIDTH) ->
     return _text("" if found else "no cases in either run", found, width)
 
 
+def draw(found: Sequence[Table], form: Format, *, width: int = DEFAULT_WIDTH) -> str:
+    """Tables of any kind; json: a list of objects a table, by title. csv has one table after the other."""
+    if form == "markdown":
+        return "\n\n".join(table.markdown() for table in found) + "\n"
+    if form == "csv":
+        return "\n".join(table.csv() for table in found)
+    if form == "json":
+        return _json({table.title: _objects(table) for table in found})
+    return _text("", found, width)
+
+
+def _objects(table: Table) -> list[dict[str, str]]:
+    names = [column.name for column in table.columns]
+    return [dict(zip(names, row, strict=True)) for row in table.rows]
+
+
 def _text(head: str, found: Sequence[Table], width: int) -> str:
     parts = [f"{table.title}\n\n{table.text(width)}" for table in found]
     return "\n\n".join(([head] if head else []) + parts) + "\n"

@@ -154,15 +154,15 @@ def latest(parent: Path | None = None) -> Path:
 
 
 def find(name: str | None) -> Path:
-    """What a user calls a run: nothing (the latest), a path, or a name within the folder of runs.
+    """What a user calls a run: nothing or `latest`, a path, or a name within the folder of runs.
 
     Raises InputError when there is no such thing.
     """
-    if name is None:
-        return latest()
-    for path in (Path(name), runs_folder() / name):
+    for path in (Path(name), runs_folder() / name) if name else ():
         if path.exists():
             return path
+    if name in {None, "latest"}:
+        return latest()
     raise InputError(f"no run at {name}, nor in {runs_folder()}")
 
 

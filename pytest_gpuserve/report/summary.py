@@ -70,7 +70,7 @@ def workflow_commands(
             level, text = "warning", "\n".join(told)
         else:
             continue
-        title = f"{record.suite} {record.case}: {record.verdict.value}"
+        title = f"{record.suite}::{record.case}: {record.verdict.value}"
         if simulated(record):
             title += " (simulated)"
         where = _property(_file(record.place.file, root, workspace))
@@ -88,7 +88,7 @@ def _failure(record: Record) -> str:
     if excerpt and excerpt not in body:
         body += "\n\n" + "\n".join(excerpt.splitlines()[-EXCERPT_LINES:])
     parts = [
-        f"### {escape(record.suite)} {escape(record.case)}: {record.verdict.value}{mark}",
+        f"### {escape(record.suite)}::{escape(record.case)}: {record.verdict.value}{mark}",
         f"`{record.place}`",
         _fenced(body[:TEXT_LIMIT]),
     ]

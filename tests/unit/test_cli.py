@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytest_gpuserve import cli, record
-from pytest_gpuserve.model import Host, Place
-from pytest_gpuserve.record import Record, Verdict
+from pytest_gpuserve.model import Host, Lengths, Place, Workload
+from pytest_gpuserve.record import Launch, Metrics, Record, Round, Verdict
 from pytest_gpuserve.report import draw, store
 
 ROOT = Path(__file__).parents[2]
@@ -20,8 +21,16 @@ HOST = Host(
     count=1,
     compute_capability="9.0",
     topology="single",
-    driver="570.86",
+    driver="",
     memory_gib=139.8,
+)
+
+WORKLOAD = Workload(
+    name="decode",
+    concurrency=1,
+    requests=4,
+    input_tokens=Lengths(mean=128),
+    output_tokens=Lengths(mean=512),
 )
 
 
@@ -31,7 +40,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def make_run(verdict: Verdict = Verdict.OK) -> Path:
+def make_run(verdict: Verdict = Verdict.OK, *rates: float) -> Path:
     folder = store.RunFolder(store.new_folder())
     folder.write(
         Record(
@@ -43,6 +52,16 @@ def make_run(verdict: Verdict = Verdict.OK) -> Path:
             place=Place("suites/h200_smoke.yaml", 3),
             host=HOST,
             verdict=verdict,
+            model="meta-llama/Llama-3.2-1B",
+            gated=["output_throughput"],
+            workload_spec=msgspec.to_builtins(WORKLOAD),
+            launches=[
+                Launch(
+                    started="2026-11-29T17:00:00+00:00",
+                    rounds=[Round(duration_s=10.0, metrics=Metrics(output_throughput=rate))] * 3,
+                )
+                for rate in rates
+            ],
         )
     )
     folder.finish(store.RunInfo())
@@ -82,10 +101,57 @@ def test_compare(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ok -> regressed" in capsys.readouterr().out
 
 
+def test_baselines_are_shown_accepted_and_compared(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = make_run(Verdict.NO_BASELINE, 100.0, 102.0)
+    assert cli.main(["baselines", "diff", "latest"]) == 0
+    assert "h200_smoke::no-spec-decode" in capsys.readouterr().out
+    assert not (project / "baselines").exists(), "a diff changes nothing"
+
+    assert cli.main(["baselines", "accept", str(first), "--tolerance", "3%"]) == 0
+    assert capsys.readouterr().out.endswith("\nwrote baselines/h200-x1/h200_smoke.yaml\n")
+
+    below = project / "suites"
+    below.mkdir()
+    os.chdir(below)
+    assert cli.main(["baselines", "show", "h200_smoke"]) == 0
+    assert capsys.readouterr().out == (
+        "baselines of h200_smoke on h200-x1\n"
+        "\n"
+        "case            metric          value    launches    scatter    tolerance  from\n"
+        "--------------  ------------  -------  ----------  ---------  -----------  -------------------\n"
+        "no-spec-decode  output tok/s    101.0           2      1.40%           3%  measured 2026-11-29\n"
+        "scatter: standard deviation between launches, which says what slowdown can be found at all.\n"
+    )
+
+
+def test_what_passed_is_accepted_only_by_name(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(Verdict.OK, 100.0)
+    assert cli.main(["baselines", "accept", "latest"]) == 2
+    assert "nothing to accept: no case of this run lacks a baseline" in capsys.readouterr().err
+    assert cli.main(["baselines", "accept", "latest", "h200_smoke::*"]) == 0
+    assert (project / "baselines" / "h200-x1" / "h200_smoke.yaml").exists()
+
+
+def test_launches_of_several_runs_are_taken_together(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = make_run(Verdict.RECORDED, 100.0), make_run(Verdict.RECORDED, 101.0)
+    assert cli.main(["baselines", "accept", first.name, "--with", second.name]) == 0
+    assert "h200_smoke::no-spec-decode: 2 launches, new" in capsys.readouterr().out
+
+
+def test_a_tolerance_is_a_share(capsys: pytest.CaptureFixture[str]) -> None:
+    for bad in ("120%", "0", "much"):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(["baselines", "accept", "latest", "--tolerance", bad])
+        assert caught.value.code == 2
+        assert f"{bad!r} is no share between 0 and 1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["report"], "gpuserve report: no run in "),
+        (["baselines", "show"], "gpuserve baselines: no baseline in "),
+        (["baselines", "show", "h100"], "gpuserve baselines: no baseline in "),
         (["report", "yesterday"], "gpuserve report: no run at yesterday, nor in "),
         (["compare", ".", "."], "gpuserve compare: .: not a run: it has neither records/ nor records.jsonl"),
     ],

@@ -91,8 +91,8 @@ def test_a_bad_day_on_a_real_host(trouble: list[Record]) -> None:
 def test_simulated_rows_are_marked_beside_real_ones(story: list[Record], trouble: list[Record]) -> None:
     results, dead_ends, skipped, warnings = cases.tables([*story, *trouble])
     assert results.title == "results partly simulated"
-    assert results.rows[0][0] == "kimi_k2_5: no-spec-decode (simulated)"
-    assert results.rows[2][0] == "h200_smoke: no-spec-decode"
+    assert results.rows[0][0] == "kimi_k2_5::no-spec-decode (simulated)"
+    assert results.rows[2][0] == "h200_smoke::no-spec-decode"
     assert dead_ends.title == "documented dead ends partly simulated"
     assert skipped.title == "skipped on rtx-pro-6000-blackwell-x8, simulated"
     assert warnings.title == "warnings on h200-x1, sglang 0.5.15"

@@ -118,7 +118,7 @@ def test_the_gated_metrics_are_compared(made: SimpleNamespace) -> None:
         "x",
         Verdict.OK,
         launches=[made.launch(90.0)],
-        comparisons=[made.comparison(180.0, 182.0, metric="ttft_ms")],
+        gated=["ttft_ms"],
     )
     (pair,) = compare([record], [record])
     assert [figure.metric for figure in pair.figures] == ["ttft_ms"]

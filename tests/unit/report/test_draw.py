@@ -73,10 +73,10 @@ def other(tmp_path: Path, story: list[Record], trouble: list[Record]) -> Path:
 def test_comparison_as_text(run: Path, other: Path) -> None:
     text = draw.comparison(run, other, "text", width=120)
     assert text.startswith("B (2026-11-30T12-00-00Z) against A (2026-11-29T12-00-00Z)\n\ncase")
-    assert "kimi_k2_5: no-spec-decode (simulated)  output tok/s" in text
+    assert "kimi_k2_5::no-spec-decode (simulated)  output tok/s" in text
     assert "\n\nonly in A (2026-11-29T12-00-00Z)\n\n" in text
     assert "\n\nonly in B (2026-11-30T12-00-00Z)\n\n" in text
-    assert "h200_smoke: no-spec-decode  regressed" in text
+    assert "h200_smoke::no-spec-decode  regressed" in text
 
 
 def test_comparison_for_other_tools(run: Path, other: Path) -> None:

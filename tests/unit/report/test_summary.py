@@ -19,17 +19,17 @@ def test_markdown_leads_with_what_failed(trouble: list[Record]) -> None:
         "## gpuserve: 1 regressed, 1 invalid, 1 crashed, 1 dead-end-changed, "
         "1 ok, 1 inconclusive, 1 measured\n\n"
         "Run `2026-11-29T12-00-00Z`\n\n"
-        "### h200_smoke no-spec-decode: regressed\n\n"
+        "### h200_smoke::no-spec-decode: regressed\n\n"
         "`suites/h200_smoke.yaml:12`\n\n"
         "```text\n"
         "regressed: output_throughput 82.4 tok/s, -7.9 % against the baseline's 89.5 tok/s\n"
         "  baseline: baselines/h200-x1/h200_smoke.yaml:14\n"
         "```\n\n"
         "Server log: `logs/kimi_k2_5--no-spec-0.log` in the run's folder\n\n"
-        "### h200_smoke deepep-decode: dead-end-changed\n"
+        "### h200_smoke::deepep-decode: dead-end-changed\n"
     )
-    assert "### h200_smoke ngram-decode" not in text, "an inconclusive case passed"
-    assert text.index("### h200_smoke flashinfer-decode: invalid") < text.index("### results on h200-x1")
+    assert "### h200_smoke::ngram-decode" not in text, "an inconclusive case passed"
+    assert text.index("### h200_smoke::flashinfer-decode: invalid") < text.index("### results on h200-x1")
     assert text.endswith("|\n")
 
 
@@ -38,7 +38,7 @@ def test_markdown_marks_the_simulated_host(story: list[Record], trouble: list[Re
     mixed = summary.markdown([*trouble, replace(story[0], verdict=Verdict.NO_BASELINE, outcome="failed")])
     assert mixed.startswith("## gpuserve: ")
     assert "### kimi\\_k2" not in mixed
-    assert "### kimi_k2_5 no-spec-decode: no-baseline (simulated)" in mixed
+    assert "### kimi_k2_5::no-spec-decode: no-baseline (simulated)" in mixed
 
 
 def test_markdown_without_cases() -> None:
@@ -75,16 +75,17 @@ def test_job_summary_is_appended_when_github_asks_for_it(tmp_path: Path, story: 
 def test_annotations(story: list[Record], trouble: list[Record]) -> None:
     lines = summary.workflow_commands([*story, *trouble], environ={})
     assert lines == [
-        "::error file=suites/h200_smoke.yaml,line=12,title=h200_smoke no-spec-decode%3A regressed::"
+        "::error file=suites/h200_smoke.yaml,line=12,title=h200_smoke%3A%3Ano-spec-decode%3A regressed::"
         "regressed: output_throughput 82.4 tok/s, -7.9 %25 against the baseline's 89.5 tok/s%0A"
         "  baseline: baselines/h200-x1/h200_smoke.yaml:14",
-        "::warning file=suites/h200_smoke.yaml,line=20,title=h200_smoke ngram-decode%3A inconclusive::"
+        "::warning file=suites/h200_smoke.yaml,line=20,title=h200_smoke%3A%3Angram-decode%3A inconclusive::"
         "inconclusive: 5 launches cannot tell a slowdown of 5 %25",
-        "::error file=suites/h200_smoke.yaml,line=30,title=h200_smoke deepep-decode%3A dead-end-changed::"
+        "::error file=suites/h200_smoke.yaml,line=30,title=h200_smoke%3A%3Adeepep-decode%3A "
+        "dead-end-changed::"
         "RuntimeError: CUDA error: out of memory%0Adocumented: ImportError DeepEP",
-        "::error file=suites/h200_smoke.yaml,line=40,title=h200_smoke chunked-decode%3A crashed::"
+        "::error file=suites/h200_smoke.yaml,line=40,title=h200_smoke%3A%3Achunked-decode%3A crashed::"
         "the server died while serving",
-        "::error file=suites/h200_smoke.yaml,line=50,title=h200_smoke flashinfer-decode%3A invalid::"
+        "::error file=suites/h200_smoke.yaml,line=50,title=h200_smoke%3A%3Aflashinfer-decode%3A invalid::"
         "invalid: 2 of 4 requests failed (HTTP 503)",
     ]
 
@@ -94,7 +95,7 @@ def test_annotations_name_files_as_github_wants_them(made: SimpleNamespace) -> N
         record = made.record("a,b", Verdict.ERROR, text="x", place=Place(place, 3))
         environ = {"GITHUB_WORKSPACE": workspace} if workspace else {}
         (line,) = summary.workflow_commands([record], root=Path(root) if root else None, environ=environ)
-        assert "title=kimi_k2_5 a%2Cb-decode%3A error (simulated)::x" in line
+        assert "title=kimi_k2_5%3A%3Aa%2Cb-decode%3A error (simulated)::x" in line
         return line.partition("file=")[2].partition(",line=")[0]
 
     assert file_of("/w/repo/sub/suites/a.yaml", "/w/repo/sub", "/w/repo") == "sub/suites/a.yaml"

@@ -128,7 +128,7 @@ def test_github_gets_annotations_and_a_summary(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(given.path / "summary.md"))
     write_records(given, trouble)
     given.runpytest().stdout.fnmatch_lines(
-        ["::error file=suites/h200_smoke.yaml,line=12,title=h200_smoke no-spec-decode%3A regressed::*"]
+        ["::error file=suites/h200_smoke.yaml,line=12,title=h200_smoke%3A%3Ano-spec-decode%3A regressed::*"]
     )
     assert (given.path / "summary.md").read_text().startswith("## gpuserve: 1 regressed")
 
