@@ -47,6 +47,12 @@ class Perturbation(Struct, frozen=True, kw_only=True):
             slowdown=self.slowdowns.get(config_id, self.slowdown), action=self.actions.get(config_id)
         )
 
+    def texts(self) -> tuple[str, ...]:
+        """As they are written on the command line."""
+        general = [f"slowdown={self.slowdown:.2%}"] if self.slowdown else []
+        single = [f"slowdown:{name}={share:.2%}" for name, share in self.slowdowns.items()]
+        return (*general, *single, *(f"{action}:{name}" for name, action in self.actions.items()))
+
     def check(self, config_ids: Collection[str]) -> None:
         """Raise InputError, with the near word, for a config that no suite of this run has."""
         for name in (*self.slowdowns, *self.actions):

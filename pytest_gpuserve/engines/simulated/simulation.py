@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import EngineMissing
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 TIME_SCALE = 1 / 20
 STARTUP_SCALE = 1 / 200
+PACKAGE_ROOT = Path(__file__).parents[3]
 
 
 class Simulation:
@@ -46,10 +49,19 @@ class Simulation:
         self._startup_scale = startup_scale
 
     @classmethod
-    def from_options(cls, simulate: str | None, perturb: Iterable[str] = ()) -> Simulation:
+    def parse(cls, simulate: str | None, perturb: Iterable[str] = ()) -> Simulation:
         """From the options' values. Raises InputError that names the value."""
         _, version = parse_simulate(simulate)
         return cls(version, parse(perturb))
+
+    @property
+    def title(self) -> str:
+        """One line for the heads of reports."""
+        version = self.version
+        text = f"simulated host {self.profile_name}, {ENGINE} {version.version} ({version.build} build"
+        text += ", the founding story's)" if self.version_name == DEFAULT_VERSION else ")"
+        changed = self.perturbation.texts()
+        return f"{text}, perturbed: {', '.join(changed)}" if changed else text
 
     def host(self) -> Host:
         facts = self.profile.host
@@ -140,6 +152,12 @@ class Simulated(SGLang):
             own["action"] = change.action
         env = [word for name in config.env for word in ("--env", name)]
         return (site.python, "-m", __package__, *render(own), *env, "--")
+
+    def environment(self, config: Config, site: Site, gpus: tuple[int, ...]) -> dict[str, str | None]:
+        """This package must be found from wherever the server is started, also when it is not installed."""
+        env = super().environment(config, site, gpus)
+        inherited = env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
+        return env | {"PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGE_ROOT), inherited)))}
 
     def model(self, config: Config, site: Site) -> str:
         """No files are needed."""
