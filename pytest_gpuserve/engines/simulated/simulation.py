@@ -49,7 +49,7 @@ class Simulation:
         self._startup_scale = startup_scale
 
     @classmethod
-    def parse(cls, simulate: str | None, perturb: Iterable[str] = ()) -> Simulation:
+    def from_options(cls, simulate: str | None, perturb: Iterable[str] = ()) -> Simulation:
         """From the options' values. Raises InputError that names the value."""
         _, version = parse_simulate(simulate)
         return cls(version, parse(perturb))
