@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"pytest-gpuserve {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for add in (_add_baselines, _add_compare, _add_report):
+    for add in (_add_baselines, _add_classify, _add_compare, _add_report):
         add(commands)
     return parser
 
@@ -214,6 +214,50 @@ def _fraction(text: str) -> float:
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1, such as 3%")
     return value
+
+
+# --- classify -------------------------------------------------------------------------------------
+
+
+def _add_classify(commands: Subcommands) -> None:
+    parser = _command(
+        commands, "classify", _classify, "tell the root error of a server's log, and what to try"
+    )
+    parser.add_argument(
+        "log", metavar="LOGFILE", help="what the server printed; - reads it from the standard input"
+    )
+    parser.add_argument("--engine", metavar="NAME", help="whose log it is (default: recognised from the log)")
+    parser.add_argument(
+        "--exit-code", type=int, metavar="N", help="how the server ended, as a shell or subprocess gives it"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON alone; its `class` is null when nothing failed"
+    )
+
+
+def _classify(options: argparse.Namespace) -> int:
+    import json
+    from pathlib import Path
+
+    from .failures.classify import classify_file
+    from .failures.phases import engines
+    from .report.failure import as_dict, as_text
+
+    if options.engine is not None and options.engine not in engines():
+        from .yaml_source import did_you_mean
+
+        near = did_you_mean(options.engine, engines()) or f"; there are {', '.join(engines())}"
+        raise InputError(f"no engine is called {options.engine!r}{near}")
+    path = Path("/dev/stdin" if options.log == "-" else options.log)
+    try:
+        failure = classify_file(path, engine=options.engine, exit_status=options.exit_code)
+    except OSError as error:
+        raise InputError(f"{options.log}: {error.strerror or error}") from None
+    if options.json:
+        print(json.dumps(as_dict(failure), indent=2, ensure_ascii=False))
+    else:
+        print(as_text(failure, options.log), end="")
+    return 0
 
 
 # --- shared ---------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ SCATTER_NOTE = "scatter: standard deviation between launches, which says what sl
 def tables(baselines: Baselines, names: Sequence[str] = ()) -> list[Table]:
     """The baselines whose profile, suite, case or `suite::case` fits one of `names` (shell patterns).
 
-    One table a file; without names all of them. Raises BaselineError naming file, line and key of what cannot be read.
+    One table a file; without names all of them. Raises BaselineError naming file, line and key.
     """
     found = []
     for profile, suite in baselines.files():

@@ -115,7 +115,12 @@ class Summary:
         if self._unreadable:
             terminalreporter.write_line(f"gpuserve: no summary: {self._unreadable}", red=True)
         elif self._records:
-            write_summary(terminalreporter, self._records, run=self._folder.path, root=self._config.rootpath)
+            write_summary(
+                terminalreporter,
+                self._records,
+                run=self._folder.path,
+                root=self._config.invocation_params.dir,
+            )
 
 
 def versions() -> dict[str, str]:
@@ -136,7 +141,7 @@ def write_summary(
 ) -> None:
     """The tables and the line that counts verdicts; the tables not under `--no-summary`.
 
-    `run` is the run's folder, `root` what the records' file names are relative to. Under GitHub Actions the
+    `run` is the run's folder, `root` the folder that names are relative to. Under GitHub Actions the
     annotations follow and the job summary is written.
     """
     if not terminal.config.getoption("no_summary", False):

@@ -146,12 +146,42 @@ def test_a_tolerance_is_a_share(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"{bad!r} is no share between 0 and 1" in capsys.readouterr().err
 
 
+BAD_FLAG = """\
+usage: sglang serve [-h] --model-path MODEL_PATH [--tokenizer-path TOKENIZER_PATH]
+sglang serve: error: unrecognized arguments: --enable-warp-drive
+"""
+
+
+def test_classify(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "server.log").write_text(BAD_FLAG)
+    assert cli.main(["classify", "server.log", "--exit-code", "2"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("config_invalid in phase args: sglang serve: error: unrecognized arguments")
+    assert "server.log:2, exit status 2" in out
+    assert cli.main(["classify", "server.log", "--engine", "sglang", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["class"], found["phase"], found["line"]) == ("config_invalid", "args", 2)
+    (project / "empty.log").write_text("")
+    assert cli.main(["classify", "empty.log", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["class"] is None
+
+
+def test_classify_from_a_pipe() -> None:
+    assert json.loads(gpuserve("classify", "-", "--json", input=BAD_FLAG).stdout)["class"] == "config_invalid"
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["report"], "gpuserve report: no run in "),
         (["baselines", "show"], "gpuserve baselines: no baseline in "),
         (["baselines", "show", "h100"], "gpuserve baselines: no baseline in "),
+        (["classify", "nowhere.log"], "gpuserve classify: nowhere.log: No such file or directory"),
+        (["classify", "."], "gpuserve classify: .: Is a directory"),
+        (
+            ["classify", ".", "--engine", "sglan"],
+            "gpuserve classify: no engine is called 'sglan'; did you mean 's",
+        ),
         (["report", "yesterday"], "gpuserve report: no run at yesterday, nor in "),
         (["compare", ".", "."], "gpuserve compare: .: not a run: it has neither records/ nor records.jsonl"),
     ],

@@ -1,0 +1,53 @@
+"""A classified failure for people and for other tools: what `gpuserve classify` prints."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from ..failures.classes import classes
+from .figures import root_error
+
+if TYPE_CHECKING:
+    from ..record import Failure
+
+KEYS = ("class", "phase", "exception", "message", "rank", "line", "environment", "excerpt")
+WIDTH = 100
+
+
+def as_dict(failure: Failure | None) -> dict[str, Any]:
+    """The keys of `--json`; all of them null, and the class as well, when nothing failed."""
+    if failure is None:
+        return dict.fromkeys(KEYS)
+    values = {key: getattr(failure, "failure_class" if key == "class" else key) for key in KEYS}
+    return values | {"advice": failure.advice}
+
+
+def as_text(failure: Failure | None, log: str) -> str:
+    """What failed and where, what it means, what to try, and the lines of the log."""
+    if failure is None:
+        return f"{log}: nothing failed, as far as the log tells\n"
+    known = classes().get(failure.failure_class)
+    where = [log if failure.line is None else f"{log}:{failure.line}"]
+    if failure.rank is not None:
+        where.append(f"rank {failure.rank}")
+    if failure.exit_status is not None:
+        where.append(f"exit status {failure.exit_status}")
+    phase = f" in phase {failure.phase}" if failure.phase else ""
+    parts = [f"{failure.failure_class}{phase}: {root_error(failure)}\n  {', '.join(where)}\n"]
+    if known is not None:
+        parts.append(_told("means", known.meaning))
+    if failure.environment:
+        parts.append(
+            _told("note", "this is the state of the machine, so never a dead end of the configuration")
+        )
+    if failure.advice:
+        parts.append(_told("try", failure.advice))
+    if failure.excerpt:
+        parts.append("\n" + textwrap.indent(failure.excerpt.rstrip("\n"), "  | ") + "\n")
+    return "".join(parts)
+
+
+def _told(what: str, text: str) -> str:
+    lead = f"  {what + ':':<7}"
+    return textwrap.fill(text, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead)) + "\n"
