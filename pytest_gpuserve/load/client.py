@@ -21,7 +21,7 @@ from msgspec import Struct
 from .clock import STEP_NS, read_offset
 from .connection import READ_BYTES, Address, Connection, Unreachable, allow_files, open_ahead
 from .events import COUNT_KEY
-from .flight import Flight
+from .flight import CLEAN, Flight
 from .samples import Health, Sample, Samples
 from .settle import settle
 from .wire import EncodingRefused, ProtocolError
@@ -115,8 +115,10 @@ class _Round:
         self.sending = True
         self.stalled = False
         self.interrupted = False
-        self.offset = 0
         self.start = 0
+        """Monotonic ns; every other time here counts from it."""
+        self.offset = 0
+        """What a kernel stamp has to lose to count from the start as well."""
         self.quiet_since = 0
         """Since when no token has come although requests are in flight."""
 
@@ -137,9 +139,10 @@ class _Round:
                 self.start = _now()
                 self._fail_all(reason)
             else:
-                self.offset, self.health.clock_uncertainty_ns = read_offset()
+                offset, self.health.clock_uncertainty_ns = read_offset()
                 cpu = time.thread_time_ns()
-                self.start = self.quiet_since = _now()
+                self.start = _now()
+                self.offset = offset + self.start
                 self._loop(address)
             self.health.clock_cpu_ns = time.thread_time_ns() - cpu
             return self._samples(started, cpu)
@@ -165,8 +168,8 @@ class _Round:
         return address
 
     def _samples(self, started: float, cpu: int) -> Samples:
-        traffic, start = self.traffic, self.start
-        requests = [settle(flight, self.api, start) for flight in self.finished]
+        traffic = self.traffic
+        requests = [settle(flight, self.api) for flight in self.finished]
         requests.sort(key=lambda sample: sample.index)
         self.health.cpu_ns = time.thread_time_ns() - cpu
         return Samples(
@@ -176,7 +179,7 @@ class _Round:
             mode=traffic.mode,
             concurrency=traffic.concurrency,
             requests_planned=traffic.requests,
-            sending_ended_ns=self.last_sent - start if self.sent else None,
+            sending_ended_ns=self.last_sent if self.sent else None,
             peak_in_flight=self.peak,
             time_scale=traffic.time_scale,
             seed=traffic.seed,
@@ -193,14 +196,15 @@ class _Round:
         health, connections, lag = self.health, self.connections, self.health.lag
         poll = self.poller.poll
         chunks = 0
-        entered = returned = self.start
-        tick = self.start + TICK_NS
-        self._send_due(self.start)
+        start = self.start
+        entered = returned = 0
+        tick = TICK_NS
+        self._send_due(0)
         while self.in_flight or self.sending:
             wait = self._wait(entered, tick)
             before = returned
             ready = poll(wait, len(connections) + 1)
-            returned = _now()
+            returned = _now() - start
             floor = returned if returned - entered > BLOCKED_NS else before
             stamp = 0
             arrived = chunks
@@ -223,11 +227,11 @@ class _Round:
                     seconds, ns = _stamp(ancillary[0][2])
                     stamp = seconds * 1_000_000_000 + ns - self.offset
                 else:
-                    stamp = _now()
+                    stamp = _now() - start
                     if connection.kernel_stamps:
                         health.unstamped += 1
                 flight = connection.flight
-                if flight is not None and flight.fast:
+                if flight is not None and flight.fast == CLEAN:
                     size = len(data)
                     prefix = flight.framing[size]
                     if data.startswith(prefix) and data.find(b"\n", len(prefix)) == size - 4:
@@ -256,7 +260,7 @@ class _Round:
                                     chunks += 1
                                     continue
                 chunks += self._unusual(connection, flight, data, stamp, floor)
-            entered = _now()
+            entered = _now() - start
             if stamp:
                 lag.add(entered - stamp, len(ready))
             if chunks != arrived:
@@ -284,14 +288,18 @@ class _Round:
             self._drop(connection)  # closed by the server while idle, or speaking unasked
             return 0
         if not data:
-            tokens = flight.flush(stamp) if flight.response.status else 0
+            try:
+                tokens = flight.close(stamp)
+            except ProtocolError as error:
+                self._lost(connection, "protocol_error", str(error), stamp)
+                return 0
             if flight.response.eof():
                 self._finish(connection, stamp)
             else:
                 self._lost(connection, "closed_early", "the server closed the connection", stamp)
             return tokens
         try:
-            tokens = flight.feed(data, stamp)
+            tokens = flight.read(data, stamp)
         except EncodingRefused as error:
             self._lost(connection, "content_encoding", str(error), stamp)
             return 0
@@ -317,7 +325,7 @@ class _Round:
         if self.sending and self.traffic.mode == "open":
             due = self.traffic.peek_due_ns()
             if due is not None:
-                until = min(until, self.start + due)
+                until = min(until, due)
         left = until - now
         if left <= 0:
             return 0.0
@@ -331,14 +339,13 @@ class _Round:
         health = self.health
         if health.stamp_source == "kernel":
             offset = read_offset(10)
-            if abs(offset.ns - self.offset) > STEP_NS:
+            moved = abs(offset.ns + self.start - self.offset)
+            if moved > STEP_NS:
                 health.clock_steps += 1
-            if abs(offset.ns - self.offset) > offset.uncertainty_ns + health.clock_uncertainty_ns:
-                self.offset = offset.ns
+            if moved > offset.uncertainty_ns + health.clock_uncertainty_ns:
+                self.offset = offset.ns + self.start
         if self.progress is not None:
-            self.progress(
-                Progress(now - self.start, self.sent, self.in_flight, len(self.finished), health.chunks)
-            )
+            self.progress(Progress(now, self.sent, self.in_flight, len(self.finished), health.chunks))
         if self.interrupt is not None and self.interrupt():
             self.interrupted = True
             return True
@@ -352,21 +359,21 @@ class _Round:
     def _send_due(self, now: int) -> None:
         """Send what is due now: what the slots of a closed loop have room for, or what an open loop has
         scheduled."""
-        traffic, start = self.traffic, self.start
+        traffic = self.traffic
         if traffic.mode == "open":
-            while (due := traffic.peek_due_ns()) is not None and start + due <= _now():
-                self._next(start + due)
+            while (due := traffic.peek_due_ns()) is not None and due <= _now() - self.start:
+                self._next(due)
             if due is None:
                 self.sending = False
             return
-        if traffic.duration_ns is not None and now - start >= traffic.duration_ns:
+        if traffic.duration_ns is not None and now >= traffic.duration_ns:
             self.sending = False
             return
         while self.sending and self.in_flight < (traffic.concurrency or 1):
             self._next(now)
 
     def _next(self, due: int) -> None:
-        """Send the next request, due at `due` (monotonic ns)."""
+        """Send the next request, due at `due`."""
         planned = self.traffic.take()
         if planned is None:
             self.sending = False
@@ -385,7 +392,7 @@ class _Round:
             self._watch(connection, EPOLLIN | EPOLLOUT)
             connection.writing = True
         if not self.in_flight:
-            self.quiet_since = _now()
+            self.quiet_since = _now() - self.start
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
         connection.flight = flight
@@ -397,7 +404,7 @@ class _Round:
         return b"%b%d\r\n\r\n%b" % (self.head, len(planned.body), planned.body)
 
     def _send(self, connection: Connection, flight: Flight) -> None:
-        began = _now()
+        began = _now() - self.start
         if flight.sent is None:
             flight.sent = self.last_sent = began
             self.sent += 1
@@ -407,7 +414,7 @@ class _Round:
         except OSError as error:
             self._lost(connection, "connection_reset", error.strerror or str(error))
             return
-        self.health.handover.add(_now() - began)
+        self.health.handover.add(_now() - self.start - began)
         if all_sent == connection.writing:
             connection.writing = not all_sent
             self.poller.modify(connection.fd, EPOLLIN if all_sent else EPOLLIN | EPOLLOUT)
@@ -473,11 +480,11 @@ class _Round:
             self._refused(flight, Unreachable(reason, detail))
             return
         flight.failure, flight.detail = reason, detail
-        self._end(flight, _now() if stamp is None else stamp)
+        self._end(flight, _now() - self.start if stamp is None else stamp)
 
     def _refused(self, flight: Flight, reason: Unreachable) -> None:
         flight.failure, flight.detail = reason.reason, str(reason)
-        self._end(flight, _now())
+        self._end(flight, _now() - self.start)
         self.refused += 1
         if self.refused >= GONE and self.traffic.requests is None:
             self.sending = False
@@ -492,7 +499,7 @@ class _Round:
                 break
             flight = Flight(
                 planned.index,
-                self.start,
+                0,
                 planned.input_tokens,
                 planned.output_tokens,
                 self.api.kind,

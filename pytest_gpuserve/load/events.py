@@ -82,6 +82,13 @@ def read(event: bytes, grammar: Grammar) -> Event:
 
 def last_count(event: bytes) -> int | None:
     """The last `completion_tokens` of an event; `usage` and `meta_info` stand at its end."""
+    at = event.rfind(COUNT_KEY)
+    if at >= 0:
+        at += len(COUNT_KEY)
+        try:
+            return int(event[at : event.index(b",", at)])
+        except ValueError:
+            pass
     at = event.rfind(b'"completion_tokens"')
     found = _COUNT.match(event, at) if at >= 0 else None
     return int(found[1]) if found else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 
-from .events import GRAMMARS, Event, Grammar, Splitter, read
+from .events import GRAMMARS, Event, Grammar, Splitter, last_count, read
 from .wire import LOWER, UPPER, Framing, ProtocolError, Response
 
 HELD = 64
@@ -18,16 +18,21 @@ ERROR_BODY = 64 << 10
 """Bytes kept of a body that is not a stream."""
 
 
+GENERAL, CLEAN, PART = range(3)
+"""How the next read may be taken. `CLEAN`: tokens have begun and it starts at a chunk's and an event's first
+byte. `PART`: so it would with `carry` before it. `GENERAL`: it may be anything."""
+
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 """The usage at the end, which is no token event even when it counts tokens that no chunk showed."""
 
 
 class Flight:
-    """One request and what has come of it. Stamps are monotonic ns."""
+    """One request and what has come of it. Times are ns since the round's clock started."""
 
     __slots__ = (
         "answer_from",
         "body",
+        "carry",
         "count",
         "counts",
         "cumulative",
@@ -67,9 +72,9 @@ class Flight:
         """Each event repeats all of the text: only a count that grew makes it a token event."""
         self.marker = self.grammar.marker
         self.framing: Framing = LOWER
-        self.fast = False
-        """The next read may be one usual chunk: the stream stands at a chunk and event boundary, tokens
-        have begun."""
+        self.fast = GENERAL
+        self.carry = b""
+        """The beginning of a chunk, raw, under `PART`."""
         self.response = Response()
         self.splitter = Splitter()
         self.stamps = array("q")
@@ -97,43 +102,99 @@ class Flight:
         self.failure: str | None = None
         self.detail = ""
 
-    def feed(self, data: bytes, stamp: int) -> int:
-        """Read anything; the number of token events in it. Raises ProtocolError."""
+    def read(self, data: bytes, stamp: int) -> int:
+        """Read what is not one usual chunk; the number of token events in it. Raises ProtocolError."""
+        before = len(self.stamps)
+        while data:
+            data = self._several(data, stamp) if self.fast else self._one(data, stamp)
         response = self.response
-        pieces = response.feed(data)
-        tokens = 0
-        if pieces:
+        if response.complete:
+            self.flush(stamp)
+            if response.leftover:
+                raise ProtocolError("bytes after the end of the response")
+        return len(self.stamps) - before
+
+    def _several(self, data: bytes, stamp: int) -> bytes:
+        """Whole usual chunks in any number, and perhaps a part of one, which waits; the rest, if it is
+        unusual.
+
+        JSON holds no raw CRLF, so splitting there gives size, event, size, event, ..., and what is left.
+        """
+        parts = (self.carry + data if self.carry else data).split(b"\r\n")
+        sizes, marker, stamps, counts = self.framing.sizes, self.marker, self.stamps, self.counts
+        length = len(marker)
+        at, left = 0, len(parts) - 1
+        while at + 1 < left:
+            event = parts[at + 1]
+            size = len(event)
+            if parts[at] != sizes[size] or event.find(b"\n") != size - 2:
+                break
+            if counts is None or not self.cumulative:
+                found = event.find(marker)
+                if found < 0 or event[found + length] == 34:
+                    break
+            if counts is not None:
+                count = last_count(event) or 0
+                if count <= self.count:
+                    break
+                self.count = count
+                counts.append(count)
+            stamps.append(stamp)
+            at += 2
+        if at:
+            self.last = parts[at - 1]
+        rest = b"\r\n".join(parts[at:])
+        if at + 1 >= left:
+            self.carry = rest
+            self.fast = PART if rest else CLEAN
+            return b""
+        self.carry = b""
+        self.fast = GENERAL
+        return rest
+
+    def _one(self, data: bytes, stamp: int) -> bytes:
+        """Anything, up to the end of a chunk; what follows it."""
+        response = self.response
+        piece, rest = response.feed(data)
+        if piece:
             if 200 <= response.status < 300 and b"application/json" not in response.content_type:
                 try:
-                    for event in self.splitter.feed(pieces[0] if len(pieces) == 1 else b"".join(pieces)):
-                        tokens += self._event(event, stamp)
+                    for event in self.splitter.feed(piece):
+                        self._event(event, stamp)
                 except ValueError as error:
                     raise ProtocolError(str(error)) from None
             elif len(self.body) < ERROR_BODY:
-                self.body += b"".join(pieces)
-        if response.complete:
-            tokens += self.flush(stamp)
-            if response.leftover:
-                raise ProtocolError("bytes after the end of the response")
-        self.fast = bool(self.stamps) and response.at_boundary and not self.splitter.rest
+                self.body += piece
         if response.upper:
             self.framing = UPPER
-        return tokens
+        if self.stamps and response.at_boundary and not self.splitter.rest:
+            self.fast = CLEAN
+        return rest
+
+    def close(self, stamp: int) -> int:
+        """The connection has ended; the number of token events that come of what waited. Raises
+        ProtocolError."""
+        carry, self.carry, self.fast = self.carry, b"", GENERAL
+        tokens = self.read(carry, stamp) if carry else 0
+        return tokens + (self.flush(stamp) if self.response.status else 0)
 
     def flush(self, stamp: int) -> int:
         """The stream has ended: an event without its blank line counts with the last byte."""
-        return sum(self._event(event, stamp) for event in self.splitter.flush())
+        before = len(self.stamps)
+        for event in self.splitter.flush():
+            self._event(event, stamp)
+        return len(self.stamps) - before
 
-    def _event(self, raw: bytes, stamp: int) -> int:
+    def _event(self, raw: bytes, stamp: int) -> None:
         event = read(raw, self.grammar)
         if event.comment:
-            return 0
+            return
         if event.done:
             self.done = True
-            return 0
+            return
         if not self._is_token(event, raw):
             self._hold(raw)
-            return 0
+            return
         if event.reasoning:
             if self.reasoning_from is None:
                 self.reasoning_from = len(self.stamps)
@@ -152,7 +213,6 @@ class Flight:
             self.count = event.count or self.count
         self.stamps.append(stamp)
         self.last = raw
-        return 1
 
     def _is_token(self, event: Event, raw: bytes) -> bool:
         """By the count where there is one, for a parser may hold its text back; else by the text."""

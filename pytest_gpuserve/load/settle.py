@@ -98,8 +98,8 @@ def _unframed(raw: bytes) -> bytes:
     return rest.strip() if head.isalnum() else raw
 
 
-def settle(flight: Flight, api: Api, start: int) -> Sample:
-    """The outcome of a finished flight; times become relative to `start`."""
+def settle(flight: Flight, api: Api) -> Sample:
+    """The outcome of a finished flight."""
     story = _Story()
     for raw in flight.held if flight.suspect is None else [*flight.held, flight.suspect]:
         story.add(raw)
@@ -114,17 +114,15 @@ def settle(flight: Flight, api: Api, start: int) -> Sample:
     failure, detail = _outcome(flight, api, story)
     counts = {**story.usage, **story.meta}
     stamps = flight.stamps
-    for i, stamp in enumerate(stamps):
-        stamps[i] = stamp - start
     known = [c for c in flight.counts or () if c >= 0]
     return Sample(
         index=flight.index,
-        due_ns=flight.due - start,
-        sent_ns=None if flight.sent is None else flight.sent - start,
+        due_ns=flight.due,
+        sent_ns=flight.sent,
         first_ns=stamps[0] if stamps else None,
         answer_ns=None if flight.answer_from is None else stamps[flight.answer_from],
         last_ns=stamps[-1] if stamps else None,
-        end_ns=flight.end - start,
+        end_ns=flight.end,
         stamps=stamps,
         counts=flight.counts,
         input_asked=flight.input_asked,

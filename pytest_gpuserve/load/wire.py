@@ -65,29 +65,32 @@ class Response:
         """The next byte is the first of a chunk."""
         return self.body is Body.CHUNKED and self._need == 0 and not self._pending and not self.complete
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """Body bytes in `data`, in pieces. Raises ProtocolError."""
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """Decode up to the end of a chunk, at most: (body bytes, what has not been looked at).
+
+        Of the other framings everything is taken at once. Raises ProtocolError.
+        """
         if self._pending:
             data = self._pending + data
             self._pending = b""
         if not self.status:
             rest = self._head(data)
             if rest is None:
-                return []
+                return b"", b""
             data = rest
         if self.complete:
             self.leftover += data
-            return []
+            return b"", b""
         if self.body is Body.CHUNKED:
-            return self._chunks(data)
+            return self._chunk(data)
         if self.body is Body.CLOSE:
-            return [data] if data else []
+            return data, b""
         piece = data[: self._need]
         self._need -= len(piece)
         if not self._need:
             self.complete = True
             self.leftover = data[len(piece) :]
-        return [piece] if piece else []
+        return piece, b""
 
     def eof(self) -> bool:
         """The server closed the connection; True when that ends the response properly."""
@@ -154,24 +157,21 @@ class Response:
             self.body = Body.CLOSE
             self.keep_alive = False
 
-    def _chunks(self, data: bytes) -> list[bytes]:
-        pieces: list[bytes] = []
+    def _chunk(self, data: bytes) -> tuple[bytes, bytes]:
+        piece = b""
         at, size = 0, len(data)
         while at < size:
             if self._need > 0:
                 piece = data[at : at + self._need]
-                pieces.append(piece)
                 at += len(piece)
-                self._need -= len(piece)
-                if not self._need:
-                    self._need = _CRLF_DUE
+                self._need = self._need - len(piece) or _CRLF_DUE
             elif self._need == _CRLF_DUE:
                 if size - at < 2:
                     break
                 if data[at : at + 2] != b"\r\n":
                     raise ProtocolError("a chunk longer than it says")
-                at += 2
                 self._need = 0
+                return piece, data[at + 2 :]
             else:
                 end = data.find(b"\r\n", at)
                 if end < 0:
@@ -184,7 +184,7 @@ class Response:
                     if not line:
                         self.complete = True
                         self.leftover = data[at:]
-                        return pieces
+                        return piece, b""
                     continue
                 found = _CHUNK.match(line)
                 if not found:
@@ -192,7 +192,19 @@ class Response:
                 self.upper = self.upper or any(c in b"ABCDEF" for c in found[1])
                 self._need = int(found[1], 16) or _TRAILERS
         self._pending = data[at:]
-        return pieces
+        return piece, b""
+
+
+class Sizes(dict[int, bytes]):
+    """How a chunk's size is written."""
+
+    def __init__(self, upper: bool) -> None:
+        super().__init__()
+        self._format = b"%X" if upper else b"%x"
+
+    def __missing__(self, size: int) -> bytes:
+        self[size] = written = self._format % size
+        return written
 
 
 class Framing(dict[int, bytes]):
@@ -205,6 +217,7 @@ class Framing(dict[int, bytes]):
     def __init__(self, upper: bool) -> None:
         super().__init__()
         self._format = b"%X\r\ndata: " if upper else b"%x\r\ndata: "
+        self.sizes = Sizes(upper)
 
     def __missing__(self, n: int) -> bytes:
         prefix = b"\0"
