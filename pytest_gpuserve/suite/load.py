@@ -121,7 +121,8 @@ def _check_partners(source: Source, suite: Suite) -> None:
 
 def _check_word(source: Source, keys: Keys, what: str, word: str, words: Collection[str] | None) -> None:
     if words is not None and word not in words:
-        raise source.error(keys, f"no {what} {word!r}", near=(word, words))
+        few = f" among {', '.join(sorted(words))}" if 0 < len(words) <= 8 else ""
+        raise source.error(keys, f"no {what} {word!r}{few}", near=(word, words))
 
 
 def _check_markers(

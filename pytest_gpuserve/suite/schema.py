@@ -1,6 +1,6 @@
 """JSON Schema of suite files for editors, made from the structs: `python -m pytest_gpuserve.suite.schema`.
 
-Writes `schema.json` beside this file. It says what editors can check while one types; `load_suite` checks more.
+Writes `schema.json` beside this file: what editors can check while one types. `load_suite` checks more.
 """
 
 from __future__ import annotations
