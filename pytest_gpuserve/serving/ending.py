@@ -63,18 +63,22 @@ class Ending:
         wait: Callable[[float], None],
         hurry: Callable[[], float],
         parent_lives: Callable[[], bool],
+        look: Callable[[], None],
     ) -> None:
         self._household = household
         self._grace = grace
         self._wait = wait
         self._hurry = hurry
         self._parent_lives = parent_lives
+        self._look = look
 
     def run(self) -> list[Process]:
         """Returns the processes that could not be ended: none, unless the kernel holds one."""
+        self._look()
         self._ask_parent()
         if self._ask_rest():
             return []
+        self._look()
         return self._kill()
 
     def _ask_parent(self) -> None:

@@ -103,7 +103,6 @@ class Keeper:
         self._channel = channel
         self._board = board
         self._guard = guard
-        self._began = time.time()
         me = processes.read(guard)
         self._since = me.started if me else 0
         self._status: int | None = None
@@ -312,13 +311,13 @@ class Keeper:
         self._sample_after = None
         self._asked = time.monotonic()
         household = self._household()
-        self._take_sample()
         left = ending.Ending(
             household,
             grace=self._grace,
             wait=self._turn,
             hurry=self._hurry,
             parent_lives=lambda: self._status is None,
+            look=self._take_sample,
         ).run()
         survivors = [processes.describe(p.pid) for p in left]
         port = ending.port_left(spec.port, self._turn)
@@ -356,7 +355,7 @@ class Keeper:
 
     def _tidy(self) -> list[str]:
         removed = leftovers.remove_shared_memory(
-            self._board.names(), since=self._began, processes=processes.table()
+            self._board.names(), since=processes.wall_clock(self._since), processes=processes.table()
         )
         if self._temporary is not None:
             removed += leftovers.remove_folder(self._temporary)

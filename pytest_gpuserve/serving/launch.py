@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import processes
-from .sweep import end_carriers
+from .sweep import clear
 
 if TYPE_CHECKING:
     from .keeper import Spec
@@ -45,7 +45,7 @@ class Supervised:
         self.lost = False
         """Guard and supervisor are gone and have reported nothing."""
         self._buffer = b""
-        self._began = processes.read(os.getpid())
+        self._began = 0  # clock ticks, once the guard runs
         self._channel, theirs = socket.socketpair()
         self._stderr = Path(f"{spec.log}.supervisor")
         try:
@@ -64,6 +64,8 @@ class Supervised:
                 )
         finally:
             theirs.close()
+        guard = processes.read(self._process.pid)
+        self._began = guard.started if guard else 0
         self._channel.sendall(json.dumps(spec._asdict()).encode() + b"\n")
         self._channel.setblocking(False)
         self._poll = select.poll()
@@ -166,9 +168,8 @@ class Supervised:
     def _step_in(self) -> dict[str, Any]:
         if not self.lost:  # alive and silent: taking its work over would do it twice
             return _report(survivors=[f"the supervisor {self._process.pid} does not answer"])
-        ticks = self._began.started if self._began else 0
-        left = end_carriers(self.spec.nonce, ticks)
-        return _report(survivors=left, reason="guard and supervisor were killed")
+        left, removed = clear(self.spec.nonce, self._began)
+        return _report(survivors=left, removed=removed, reason="guard and supervisor were killed")
 
     def close(self) -> None:
         """Let go of the channel, upon which whoever is still there ends the launch, and collect the guard."""
@@ -185,8 +186,15 @@ class Supervised:
             pass
 
 
-def _report(*, survivors: list[str], reason: str = "") -> dict[str, Any]:
-    return {"survivors": survivors, "port": "", "memory": "", "removed": [], "reason": reason, "status": None}
+def _report(survivors: list[str], removed: list[str] | None = None, reason: str = "") -> dict[str, Any]:
+    return {
+        "survivors": survivors,
+        "port": "",
+        "memory": "",
+        "removed": removed or [],
+        "reason": reason,
+        "status": None,
+    }
 
 
 def _environment() -> dict[str, str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FOLDER = "/tmp/gpuserve-leases"
 FOLDER_VARIABLE = "GPUSERVE_LEASES"
-PORTS = range(20011, 30000, 50)
+PORTS = range(20011, 30000, 13)
 """Below the range from which Linux draws ports for outgoing connections, and apart, since engines derive more
 ports from theirs.
 """
@@ -108,9 +108,10 @@ class Lease:
 
 
 class Leases:
-    """The lock folder of a host, and what may be taken from it.
+    """What may be taken of a host, and the folder of its locks.
 
-    `slots` puts so many slots in the place of GPUs: for hosts without any, and for the simulated host.
+    `slots` puts so many slots in the place of GPUs: for hosts without any, and for the simulated host, where
+    `slots_folder` keeps those of one run apart from everybody else's; ports are always the host's.
     `environment` is where an outer CUDA_VISIBLE_DEVICES and GPUSERVE_LEASES are read.
     """
 
@@ -119,11 +120,13 @@ class Leases:
         folder: str | Path | None = None,
         *,
         slots: int | None = None,
+        slots_folder: str | Path | None = None,
         environment: Mapping[str, str] = os.environ,
         idle_mib: float = IDLE_MIB,
         devices: Callable[[], Sequence[Gpu]] = gpus,
     ) -> None:
-        self.folder = Path(folder or environment.get(FOLDER_VARIABLE) or DEFAULT_FOLDER)
+        self._ports = Path(folder or environment.get(FOLDER_VARIABLE) or DEFAULT_FOLDER)
+        self.folder = Path(slots_folder or self._ports)
         self._slots = slots
         self._environment = environment
         self._idle_mib = idle_mib
@@ -157,6 +160,7 @@ class Leases:
             raise LeaseTimeout(f"{count} GPUs are needed, {self._may_use(units)}")
         request = Request(units, count, what, port, host)
         try:
+            lock_file.make_folder(str(self._ports))
             lock_file.make_folder(str(self.folder))
             queue = Queue(self.folder / "queue")
             with self._mutex():
@@ -249,7 +253,7 @@ class Leases:
         return Lease(chosen, port[0], descriptors, numbers)
 
     def _lock(self, unit: Unit, obstacles: Obstacles) -> int | None:
-        descriptor = self._lock_file(unit.name, unit.label, obstacles)
+        descriptor = self._lock_file(self.folder / unit.name, unit.label, obstacles)
         busy = self._busy(unit) if descriptor is not None else ""
         if busy and descriptor is not None:
             os.close(descriptor)
@@ -257,11 +261,10 @@ class Leases:
             return None
         return descriptor
 
-    def _lock_file(self, name: str, label: str, obstacles: Obstacles) -> int | None:
-        path = str(self.folder / name)
-        descriptor = lock_file.try_lock(path)
+    def _lock_file(self, path: Path, label: str, obstacles: Obstacles) -> int | None:
+        descriptor = lock_file.try_lock(str(path))
         if descriptor is None:
-            obstacles.add(label, f"held by {holder(path)}")
+            obstacles.add(label, f"held by {holder(str(path))}")
             return None
         left = sweep(lock_file.read_record(descriptor))
         if left:
@@ -281,7 +284,8 @@ class Leases:
     def _port(self, request: Request, obstacles: Obstacles) -> tuple[int, int] | None:
         """A port and its lock."""
         if request.port is not None:
-            descriptor = self._lock_file(f"port-{request.port}.lock", f"port {request.port}", obstacles)
+            path = self._ports / f"port-{request.port}.lock"
+            descriptor = self._lock_file(path, f"port {request.port}", obstacles)
             if descriptor is None:
                 return None
             taken = port_taken(request.host, request.port)
@@ -290,7 +294,7 @@ class Leases:
                 raise PortTaken(taken)
             return request.port, descriptor
         for number in random.sample(PORTS, len(PORTS)):
-            descriptor = lock_file.try_lock(str(self.folder / f"port-{number}.lock"))
+            descriptor = lock_file.try_lock(str(self._ports / f"port-{number}.lock"))
             if descriptor is None:
                 continue
             if sockets.bind_error(request.host, number) is None:

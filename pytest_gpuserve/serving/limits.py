@@ -36,6 +36,11 @@ class Limits:
         return max(seconds * self._site.startup_scale, min(seconds, floor)) if self._scaled else seconds
 
     @property
+    def pause(self) -> float:
+        """Between two looks at the log, which is how exact the times of phases are."""
+        return 0.02 if self._scaled else 0.1
+
+    @property
     def _scaled(self) -> bool:
         return self._site.startup_scale < 1.0
 

@@ -34,7 +34,7 @@ class LineClassifier(Protocol):
     @property
     def hopeless(self) -> bool: ...
     def feed(self, line: str) -> None: ...
-    def finish(self, exit_status: int | None) -> Failure | None: ...
+    def finish(self, exit_status: int | None, *, timed_out: bool = False) -> Failure | None: ...
 
 
 class LogWatch:
@@ -115,11 +115,14 @@ class LogWatch:
         if self.hopeless_since is None and self.classifier.hopeless:
             self.hopeless_since = self._clock()
 
-    def finish(self, exit_status: int | None) -> Failure | None:
-        """Read the rest of the log, an unfinished line included, and say why the server failed, if it did."""
+    def finish(self, exit_status: int | None, *, timed_out: bool = False) -> Failure | None:
+        """Read the rest of the log, an unfinished line included, and say why the server failed, if it did.
+
+        `timed_out`: it is ended because nothing more came.
+        """
         self.poll()
         self._flush()
-        return self.classifier.finish(exit_status)
+        return self.classifier.finish(exit_status, timed_out=timed_out)
 
     def close(self) -> None:
         if self._descriptor >= 0:

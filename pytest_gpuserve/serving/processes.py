@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -119,6 +120,13 @@ def send(process: Process, number: int) -> bool:
     finally:
         if handle >= 0:
             os.close(handle)
+
+
+def wall_clock(ticks: int) -> float:
+    """When a process with this `started` began, in seconds since the epoch."""
+    with open("/proc/uptime") as file:
+        uptime = float(file.read().split()[0])
+    return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def describe(pid: int) -> str:

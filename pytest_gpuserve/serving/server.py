@@ -4,24 +4,24 @@ supervisor.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import uuid
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CaseError, Crashed, LeaseTimeout, Stalled, StartFailed, StopFailed
 from ..load.api import Target
 from ..record import Failure, Launch, PhaseTime
-from . import environment, sockets, stacks
+from . import environment, stacks
 from .keeper import Spec
 from .launch import Supervised
 from .lease import PortTaken
 from .limits import Limits
 from .log_watch import LogWatch
-from .processes import describe, table
+from .readiness import ask
+from .story import E, Teller, how_it_ended
 from .sweep import temporary_folder
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ..model import Config, Phase
     from .lease import Lease, Leases
     from .log_watch import LineClassifier
-
-E = TypeVar("E", bound=CaseError)
 
 QUIET_S = 0.4
 """A log that has not grown for so long has said what it has to say."""
@@ -74,7 +72,7 @@ class Server:
         say: Callable[[str], None] = lambda text: None,
         classifier: LineClassifier | None = None,
     ) -> None:
-        self.log = log
+        self.log = log.absolute()
         self.target = Target(host=host, port=port or 0)
         """Where it listens; the port is known once `start` has the lease."""
         self.gpus: tuple[int, ...] = ()
@@ -95,6 +93,7 @@ class Server:
         self._watch: LogWatch | None = None
         self._supervised: Supervised | None = None
         self._redactor = environment.redactor(engine, config, os.environ)
+        self._teller = Teller(self._what, engine.name, log, self._redactor)
         self._command: tuple[str, ...] = ()
         self._environment: dict[str, str] = {}
         self._started = ""
@@ -185,7 +184,7 @@ class Server:
         supervised, watch = self._running()
         phase, said_ready = watch.phase, None
         while True:
-            supervised.hear(0.1 if said_ready is None else 0.05)
+            supervised.hear(self._limits.pause)
             watch.poll()
             if watch.phase != phase:
                 phase = watch.phase
@@ -203,7 +202,7 @@ class Server:
     def _fail_if_hopeless(self, supervised: Supervised, watch: LogWatch) -> None:
         if supervised.over:
             self._settle(supervised, watch)
-            raise self._start_failed(self._how_it_ended(supervised))
+            raise self._start_failed(how_it_ended(supervised, watch.phase))
         if supervised.disk_full is not None:
             raise self._disk_full(supervised.disk_full, StartFailed)
         if watch.hopeless_since is not None:
@@ -216,39 +215,15 @@ class Server:
             raise self._hung(f"has written nothing to its log for {watch.silence:.0f} s", watch.phase)
 
     def _serves(self, since_ready: float) -> bool:
-        inodes = sockets.listeners(self.target.port)
-        if not inodes:
-            answer = "nothing listens on it"
-        elif not self._is_ours(inodes):
-            if since_ready > FOREIGN_PATIENCE_S:
-                raise self._foreign(inodes)
-            return False
-        else:
-            answer = self._answer()
-            if answer == "200":
-                return True
-        if since_ready > READY_PATIENCE_S:
-            url = self.target.url + self._engine.ready_path
-            raise self._start_failed(f"says that it is ready, but {url} does not answer 200: {answer}")
-        return False
-
-    def _is_ours(self, inodes: set[int]) -> bool:
-        members = self._running()[0].members()
-        return bool(sockets.holders(inodes, members)) or any(
-            not os.access(f"/proc/{pid}/fd", os.R_OK) for pid in members
-        )
-
-    def _answer(self) -> str:
-        """Status of one GET as text, or why there is none."""
-        import requests
-
-        with requests.Session() as session:
-            session.trust_env = False  # never through a proxy
-            try:
-                url = self.target.url + self._engine.ready_path
-                return str(session.get(url, headers=self.target.headers, timeout=(2, 15)).status_code)
-            except requests.RequestException as error:
-                return f"{type(error).__name__}"
+        answer = ask(self.target, self._engine.ready_path, self._running()[0].members())
+        if answer.state == "foreign" and since_ready > FOREIGN_PATIENCE_S:
+            failure = Failure(
+                failure_class="port_conflict", phase="http_bind", message=answer.why, environment=True
+            )
+            raise self._give_up(StartFailed, f"says that it is ready, but {answer.why}", failure)
+        if answer.state != "ready" and since_ready > READY_PATIENCE_S:
+            raise self._start_failed(f"says that it is ready, but {answer.why}")
+        return answer.state == "ready"
 
     # --- while it serves ---
 
@@ -271,23 +246,18 @@ class Server:
         if not supervised.over and supervised.disk_full is not None:
             return self._disk_full(supervised.disk_full, Crashed)
         self._settle(supervised, watch)
-        self._grace = min(self._grace, FAILED_GRACE_S)
-        what = self._how_it_ended(supervised)
-        return self._error(Crashed, what, self._root(supervised.exited, what))
+        what = how_it_ended(supervised, watch.phase)
+        return self._give_up(Crashed, what, self._root(supervised.exited, what))
 
     def stall(self) -> CaseError:
         """What to raise when it gives no token for too long: Stalled, with the stacks of its processes."""
         supervised, watch = self._running()
-        watch.poll()
-        dump = self._dump(supervised)
-        failure = watch.classifier.root or Failure(
-            failure_class="hang_serving",
-            phase="serving",
-            message="no token for too long",
-            excerpt=dump[:4000],
+        self._dump(supervised)
+        what = "lives and gives no token"
+        failure = watch.finish(None, timed_out=True) or Failure(
+            failure_class="hang_serving", phase="serving", message=what
         )
-        self._grace = min(self._grace, FAILED_GRACE_S)
-        return self._error(Stalled, "lives and gives no token", failure, note=f"stacks: {self._stacks}")
+        return self._give_up(Stalled, what, failure, note=f"stacks: {self._stacks}")
 
     # --- stop ---
 
@@ -355,17 +325,6 @@ class Server:
             if watch.silence >= QUIET_S:
                 return
 
-    def _how_it_ended(self, supervised: Supervised) -> str:
-        if supervised.start_error:
-            return f"could not be started: {supervised.start_error}"
-        if supervised.exited is not None:
-            status = supervised.exited
-            how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
-            return f"{how} in phase {self._watch.phase if self._watch else 'unknown'}"
-        if supervised.report is not None:
-            return f"was ended by its supervisor: {supervised.report['reason']}"
-        return "was ended: its supervisor and the guard of it were killed"
-
     def _root(self, status: int | None, otherwise: str) -> Failure:
         """The root error of the log; where it has none, `otherwise` in the phase it got to."""
         _, watch = self._running()
@@ -375,60 +334,32 @@ class Server:
         )
 
     def _start_failed(self, what: str) -> StartFailed:
-        supervised, _ = self._running()
-        self._grace = min(self._grace, FAILED_GRACE_S)
-        supervised.ask_stop(self._grace)
-        return self._error(StartFailed, what, self._root(supervised.exited, what))
+        return self._give_up(StartFailed, what, self._root(self._running()[0].exited, what))
 
     def _hung(self, what: str, phase: Phase) -> StartFailed:
         supervised, watch = self._running()
-        dump = self._dump(supervised)
-        failure = watch.classifier.root or Failure(
-            failure_class="hang_startup", phase=phase, message=what, excerpt=dump[:4000]
+        self._dump(supervised)
+        failure = watch.finish(None, timed_out=True) or Failure(
+            failure_class="hang_startup", phase=phase, message=what
         )
-        self._grace = min(self._grace, FAILED_GRACE_S)
-        supervised.ask_stop(self._grace)
-        return self._error(StartFailed, what, failure, note=f"stacks: {self._stacks}")
+        return self._give_up(StartFailed, what, failure, note=f"stacks: {self._stacks}")
 
-    def _foreign(self, inodes: set[int]) -> StartFailed:
-        owners = sockets.holders(inodes, table())
-        who = ", ".join(describe(pid) for pid in sorted(owners)) or "an unknown process"
-        what = f"says that it is ready, but port {self.target.port} is answered by another process: {who}"
-        failure = Failure(failure_class="port_conflict", phase="http_bind", message=what, environment=True)
-        self._grace = min(self._grace, FAILED_GRACE_S)
-        return self._error(StartFailed, what, failure)
-
-    def _disk_full(self, free: int, kind: type[CaseError]) -> CaseError:
+    def _disk_full(self, free: int, kind: type[E]) -> E:
         what = f"was stopped: the disk of its log is full, {free >> 20} MiB are free at {self.log.parent}"
-        failure = Failure(failure_class="environment", message=what, environment=True)
+        return self._give_up(kind, what, Failure(failure_class="environment", message=what, environment=True))
+
+    def _give_up(self, kind: type[E], what: str, failure: Failure, note: str = "") -> E:
+        """What to raise; from here on the server gets little time to end, and begins to."""
         self._grace = min(self._grace, FAILED_GRACE_S)
-        return self._error(kind, what, failure)
+        self._running()[0].ask_stop(self._grace)
+        return self._teller.error(kind, what, failure, note)
 
     @property
     def _stacks(self) -> Path:
         return self.log.with_name(self.log.name + ".stacks.txt")
 
-    def _dump(self, supervised: Supervised) -> str:
+    def _dump(self, supervised: Supervised) -> None:
+        """Write down what its processes are doing; a full disk is no reason to say nothing else."""
         text = stacks.dump(supervised.members(), beside=self._site.python)
-        try:
+        with contextlib.suppress(OSError):
             self._stacks.write_text(text)
-        except OSError as error:
-            text += f"(not kept: {error})\n"
-        return text
-
-    def _error(self, kind: type[E], what: str, failure: Failure, note: str = "") -> E:
-        """An error whose text tells what happened, the root error and where to read on, without secrets."""
-        clean = msgspec.structs.replace(
-            failure,
-            message=self._redactor.text(failure.message),
-            excerpt=self._redactor.text(failure.excerpt),
-        )
-        lines = [f"{self._what}: {self._engine.name} {self._redactor.text(what)}"]
-        if clean.message and clean.message not in lines[0]:
-            name = f"{clean.exception}: " if clean.exception else ""
-            where = f" (line {clean.line})" if clean.line is not None else ""
-            lines.append(f"root error{where}: {name}{clean.message}")
-        if clean.excerpt:
-            lines += [f"  | {line}" for line in clean.excerpt.splitlines()]
-        lines += [text for text in (clean.advice, note, f"log: {self.log}") if text]
-        return kind("\n".join(lines), failure=clean)

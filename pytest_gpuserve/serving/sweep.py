@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import lock_file, processes
+from . import leftovers, lock_file, processes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,9 +38,7 @@ def sweep(record: Mapping[str, Any]) -> list[str]:
     ):
         return []
     since = record.get("ticks")
-    left = end_carriers(nonce, since if isinstance(since, int) else 0)
-    if not left:
-        shutil.rmtree(temporary_folder(nonce), ignore_errors=True)
+    left, _ = clear(nonce, since if isinstance(since, int) else 0)
     return left
 
 
@@ -50,16 +47,25 @@ def temporary_folder(nonce: str) -> str:
     return os.path.join(tempfile.gettempdir(), f"gs-{nonce[:16]}")  # noqa: PTH118
 
 
-def end_carriers(nonce: str, since: int) -> list[str]:
-    """Kill every process of this user that carries the nonce, until none is left; returns those that will not
-    die.
+def clear(nonce: str, since: int) -> tuple[list[str], list[str]]:
+    """Kill every process of this user that carries the nonce and began at or after `since` (clock ticks),
+    until none is left; then delete the files that were theirs. Returns (those that will not die, files
+    deleted).
     """
     end = time.monotonic() + PATIENCE_S
+    names: set[str] = set()
     while True:
         now = [p for p in processes.table().values() if not p.gone and p.pid != os.getpid()]
         found = processes.carriers(nonce, now, since=since)
+        names |= leftovers.in_use(p.pid for p in found)
         if not found or time.monotonic() >= end:
-            return [processes.describe(p.pid) for p in found]
+            break
         for process in found:
             processes.send(process, signal.SIGKILL)
         time.sleep(0.05)
+    if found:
+        return [processes.describe(p.pid) for p in found], []
+    removed = leftovers.remove_shared_memory(
+        names, since=processes.wall_clock(since), processes=processes.table()
+    )
+    return [], removed + leftovers.remove_folder(temporary_folder(nonce))

@@ -1,0 +1,222 @@
+"""Whoever is killed, however and whenever: nothing survives, the lease and the port are free, and who is left
+knows why.
+
+The engine stand-in is as unruly as engines are (see `stand_in.py`). All cells that were selected run beside
+each other, a few at a time; each test then looks at what its cell has seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from pytest_gpuserve.serving import processes, sockets
+from pytest_gpuserve.serving.lease import Leases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+BAR_S = 15.0
+"""Everything is over so long after the kill."""
+PATIENCE_S = 60.0
+"""For a driver to get where it is to be killed, on a busy machine."""
+TOGETHER = 6
+
+
+class Cell(NamedTuple):
+    """`victim` gets `signal` at `moment`."""
+
+    victim: str
+    signal: signal.Signals
+    moment: str
+
+    def __str__(self) -> str:
+        return f"{self.victim}-{self.signal.name}-{self.moment}"
+
+
+MOMENTS = ("starting", "serving", "stopping")
+CELLS = [
+    Cell(victim, number, moment)
+    for victim in ("driver", "guard", "supervisor", "engine", "child")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+    for moment in MOMENTS
+] + [Cell("guard+supervisor", signal.SIGKILL, moment) for moment in MOMENTS]
+
+
+@dataclass
+class Seen:
+    survivors: list[str] = field(default_factory=list)
+    """Processes still there after the bar."""
+    over_s: float = 0.0
+    """Seconds from the kill until no process was left."""
+    lease_free: bool = False
+    port_free: bool = False
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """What the driver said after the kill."""
+    left_files: list[str] = field(default_factory=list)
+
+    @property
+    def verdicts(self) -> list[str]:
+        return [event["verdict"] for event in self.events if "verdict" in event]
+
+
+class Driver:
+    """The driver process, and every process that came of it, known by a mark in their environment."""
+
+    def __init__(self, folder: Path, mode: str, port: int) -> None:
+        self.folder = folder
+        self._errors = (folder / "stderr.txt").open("w")
+        self._mark = uuid.uuid4().hex
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "driver.py"), str(folder), mode, str(port)],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "KILL_MATRIX_MARK": self._mark},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        self.pids = {"driver": self._process.pid}
+
+    def until(self, state: str) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        said = []
+        for line in self._process.stdout:
+            said.append(line)
+            event: dict[str, Any] = json.loads(line)
+            if event["state"] == "started":
+                self.pids |= {
+                    "engine": event["pid"], "supervisor": event["supervisor"], "guard": event["guard"]
+                }  # fmt: skip
+            if event["state"] == state:
+                return event
+        raise AssertionError(
+            f"the driver ended before it was {state}: {said}\n{(self.folder / 'stderr.txt').read_text()}"
+        )
+
+    def until_logged(self, pattern: str) -> re.Match[str]:
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            text = (self.folder / "logs" / "stand-in-1.log").read_text()
+            if found := re.search(pattern, text):
+                return found
+            time.sleep(0.02)
+        raise AssertionError(f"{pattern} never came")
+
+    def get_to(self, moment: str) -> None:
+        self.until("started")
+        if moment == "starting":
+            self.pids["child"] = int(self.until_logged(r"plain=(\d+)[^\n]*\nLoad weight")[1])
+            return
+        self.until("serving")
+        self.pids["child"] = int(self.until_logged(r"plain=(\d+)")[1])
+        if moment == "stopping":
+            self.tell_to_stop()
+            self.until("stopping")
+            self.until_logged("SIGTERM received")
+
+    def tell_to_stop(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("stop\n")
+        self._process.stdin.flush()
+
+    def rest(self) -> list[dict[str, Any]]:
+        """What it says until it ends."""
+        out, _ = self._process.communicate(timeout=PATIENCE_S)
+        return [json.loads(line) for line in out.splitlines()]
+
+    def alive(self) -> list[int]:
+        """The driver and all that came of it."""
+        self._process.poll()
+        wanted = f"KILL_MATRIX_MARK={self._mark}".encode()
+        return [p.pid for p in processes.table().values() if not p.gone and carries(p.pid, wanted)]
+
+    def end(self) -> None:
+        for pid in self.alive():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                stream.close()
+
+
+def carries(pid: int, wanted: bytes) -> bool:
+    try:
+        return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def run(cell: Cell, folder: Path) -> Seen:
+    mode = {"starting": "loads", "serving": "serve", "stopping": "never-ends"}[cell.moment]
+    # Cells have lock folders of their own, so only a common one keeps their ports apart.
+    port = Leases(folder.parent / "ports", slots=0, environment={}).acquire(0)
+    driver = Driver(folder, mode, port.port)
+    seen = Seen()
+    try:
+        driver.get_to(cell.moment)
+        began = time.monotonic()
+        for victim in cell.victim.split("+"):
+            os.kill(driver.pids[victim], cell.signal)
+        while (left := driver.alive()) and time.monotonic() - began < BAR_S:
+            time.sleep(0.05)
+        seen.over_s = time.monotonic() - began
+        seen.survivors = [processes.describe(pid) for pid in left]
+        seen.port_free = sockets.bind_error("127.0.0.1", port.port) is None
+        Leases(folder / "leases", slots=1, environment={}).acquire(1, timeout_s=1.0).release()
+        seen.lease_free = True
+        if not left:
+            seen.events = driver.rest()
+        seen.left_files = [str(p) for p in Path("/dev/shm").glob(f"stand-in-{driver.pids['engine']}")]
+    finally:
+        driver.end()
+        port.release()
+    return seen
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[Cell, Future[Seen]]]:
+    """Every selected cell, running."""
+    cells = [
+        item.callspec.params["cell"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.path == request.path and hasattr(item, "callspec")
+    ]
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        yield {cell: pool.submit(run, cell, tmp_path_factory.mktemp(str(cell))) for cell in cells}
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_nothing_survives(cell: Cell, outcomes: dict[Cell, Future[Seen]]) -> None:
+    seen = outcomes[cell].result()
+    assert seen.survivors == []
+    assert seen.over_s < BAR_S
+    assert seen.lease_free
+    assert seen.port_free
+    assert seen.left_files == []
+    if cell.victim == "driver":
+        if cell.signal == signal.SIGINT and cell.moment != "stopping":
+            assert seen.events[-1]["report"]["survivors"] == []
+    elif cell.moment == "stopping":
+        assert seen.verdicts == []
+        assert seen.events[-1]["report"]["survivors"] == []
+    else:
+        assert seen.verdicts == ["start-failed" if cell.moment == "starting" else "crashed"]
