@@ -175,6 +175,7 @@ class _Round:
         return Samples(
             requests=requests,
             started=started,
+            clock_start_ns=self.start,
             duration_ns=max((s.end_ns for s in requests if s.end_ns is not None), default=0),
             mode=traffic.mode,
             concurrency=traffic.concurrency,

@@ -157,6 +157,8 @@ class Samples(Struct, kw_only=True):
     requests: list[Sample]
     started: float
     """Unix time, for people."""
+    clock_start_ns: int
+    """CLOCK_MONOTONIC when the round's clock started: what all other times count from."""
     duration_ns: int
     """From the start of the clock to the end of the last request."""
     mode: str

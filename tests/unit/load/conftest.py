@@ -1,23 +1,26 @@
-"""A scripted HTTP server on loopback: it says exactly what it is told, when it is told, and notes when it did."""
+"""A scripted HTTP server on loopback: it says what it is told, when it is told, and notes when it did."""
 
 from __future__ import annotations
 
 import socket
-import ssl
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_gpuserve.load import client, traffic
 from pytest_gpuserve.load.api import Api, Target
-from pytest_gpuserve.load.samples import Samples
 from pytest_gpuserve.model import Lengths, Workload
+
+if TYPE_CHECKING:
+    import ssl
+
+    from pytest_gpuserve.load.samples import Samples
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
@@ -42,7 +45,7 @@ class Request:
 
 @dataclass
 class Step:
-    """At `at` seconds after the request, send `data`; None closes, `RESET` resets, `HANG` never does anything more."""
+    """`at` seconds after the request, send `data`; None closes. `RESET` resets, `HANG` does nothing more."""
 
     at: float
     data: bytes | None
@@ -55,14 +58,15 @@ Script = Callable[[Request], "list[Step] | bytes"]
 
 @dataclass
 class Loopback:
-    """Answers each request with its script. `late` is how late it was at most, in seconds."""
+    """Answers each request with its script, each connection on a thread of its own."""
 
     script: Script
     family: int = socket.AF_INET
     tls: ssl.SSLContext | None = None
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
-    late: float = 0.0
+    sent: list[tuple[float, int, int]] = field(default_factory=list)
+    """(`Step.at`, monotonic ns before and after the write), of all requests."""
 
     def __enter__(self) -> Loopback:
         self._lock = threading.Lock()
@@ -138,9 +142,9 @@ class Loopback:
                 return False
             if (wait := arrived + step.at - time.monotonic()) > 0:
                 time.sleep(wait)
-            if step.at:
-                self.late = max(self.late, time.monotonic() - arrived - step.at)
+            before = time.monotonic_ns()
             sock.sendall(step.data)
+            self.sent.append((step.at, before, time.monotonic_ns()))
         return True
 
 
