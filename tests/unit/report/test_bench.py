@@ -47,11 +47,17 @@ TEST = """
 
 
 @pytest.fixture
-def given(pytester: pytest.Pytester, story: list[Record], trouble: list[Record]) -> pytest.Pytester:
+def given(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    story: list[Record],
+    trouble: list[Record],
+) -> pytest.Pytester:
     """Cases with figures (ok and dead-end, simulated; regressed) and without (dead-end-changed, invalid)."""
     folder = store.RunFolder(pytester.path / "run")
     for record in (*story[:2], trouble[0], trouble[2], trouble[4]):
         folder.write(record)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")  # it costs a second a run
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(TEST)
     return pytester

@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+import tabulate  # noqa: F401 - pytester forgets what a run imports, and importing is what costs
 
-from pytest_gpuserve.report import store
+from pytest_gpuserve.report import store, terminal  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +52,7 @@ def given(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     """A project whose conftest does what the plugin does; `write_records` gives it the records to leave."""
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "CI"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")  # it costs a second a run
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile("def test_it(gpuserve_case): pass")
     return pytester
