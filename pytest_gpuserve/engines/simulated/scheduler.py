@@ -69,6 +69,7 @@ class Generation:
         self.histogram: list[int] = []
         """Verify passes by the number of drafts that they accepted."""
         self.aborted = False
+        self.state = 12345 + len(prompt)
 
 
 class Counters:
@@ -232,11 +233,10 @@ class Scheduler:
 
     def _ids(self, generation: Generation, count: int) -> list[int]:
         """Token ids that look drawn, from a congruential generator that each request starts anew."""
-        state = generation.output[-1] if generation.output else 12345 + generation.prompt_tokens
         ids = []
         for _ in range(count):
-            state = (state * 48271 + 11) % 2147483647 % (self._vocabulary - 2000) + 1000
-            ids.append(state)
+            generation.state = generation.state * 48271 % 2147483647
+            ids.append(1000 + generation.state % (self._vocabulary - 2000))
         return ids
 
     def _breaks(self, generation: Generation) -> bool:
