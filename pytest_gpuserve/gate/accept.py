@@ -43,7 +43,7 @@ NAMED = UNASKED | {
     Verdict.MEASURED,
     Verdict.DEAD_END_OPEN,
 }
-"""Verdicts whose figures are accepted when the case is named. Of the others there are none, or none to trust."""
+"""Verdicts whose figures are accepted when the case is named; of the others there are none to trust."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -96,10 +96,12 @@ def accept(
 ) -> list[Change]:
     """Make the launches of finished runs the baselines of their cases, and of no others.
 
-    `cases` are names such as `kimi_k2_5::no-spec-decode`, `no-spec-decode` or `kimi_k2_5`, with shell patterns;
-    without any, all cases of which nothing is lost (`UNASKED`). Records of several runs of a case are taken
-    together, so that a baseline may span days. `tolerance` is written for these cases; None keeps what stands
-    there. Raises BaselineError when a case must not be stored, or its file cannot be read or is another GPU's.
+    `cases` are names such as `kimi_k2_5::no-spec-decode`, `no-spec-decode` or `kimi_k2_5`, with shell
+    patterns; without any, all cases of which nothing is lost (`UNASKED`). Records of several runs of a case are
+    taken together, so that a baseline may span days. `tolerance` is written for these cases; None keeps what
+    stands there.
+
+    Raises BaselineError when a case must not be stored, or its file cannot be read or is another GPU's.
     """
     done: list[Change] = []
     for (profile, suite), found in _by_file(records, cases).items():
@@ -176,9 +178,8 @@ def _baseline(records: list[Record], path: Path) -> Baseline:
     for record, part in zip(records[1:], parts[1:], strict=True):
         other = [key for key in part if part[key] != parts[0][key]]
         if other:
-            raise BaselineError(
-                f"{_name(first)}: the runs of {first.started} and {record.started} differ in {', '.join(other)}"
-            )
+            runs = f"the runs of {first.started} and {record.started}"
+            raise BaselineError(f"{_name(first)}: {runs} differ in {', '.join(other)}")
     launches = [launch for record in records for launch in record.launches]
     asked = [metric for metric in dict.fromkeys((*first.gated, *STORED)) if metric in QUANTITIES]
     rounds = {metric: each for metric in asked if len(each := usable_only(launches, metric)) == len(launches)}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .judgement import Docket
     from .quantity import Launches
 
-FURTHER = 0.2
+FURTHER = 0.1
 """Share of the false alarms of a case that its further metrics and its partner may raise, when it has any.
 
 The rest is the primary metric's, so that all together stay within `Plan.false_alarm`, however they correlate.

@@ -150,8 +150,8 @@ def _tolerance(source: Source, keys: tuple[str, ...], written: str | float | Non
 # --- writing ----------------------------------------------------------------------------------------
 
 HEADER = """\
-# docs/baselines.md explains this file. `gpuserve baselines accept` and `--gpuserve-update-baselines` write it;
-# of comments, only those up here are kept."""
+# `gpuserve baselines accept` and `--gpuserve-update-baselines` write this file; docs/baselines.md explains it.
+# Of comments, only those up here are kept."""
 
 
 def write(path: Path, file: BaselineFile) -> None:

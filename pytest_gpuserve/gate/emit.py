@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./+]([A-Za-z0-9_./@+,;()%' -]*[A-Za-z0-9_./@+)%-])?")
-"""What needs no quotes in YAML, outside of lines in brackets, unless it reads as something other than text."""
+"""What needs no quotes outside of brackets, unless it reads as something other than text."""
 
 INDENT = "  "
 
