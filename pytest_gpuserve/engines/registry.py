@@ -1,4 +1,4 @@
-"""Engines by name, found through the entry point group `pytest_gpuserve.engines`."""
+"""Engines by name: our own, and those of the entry point group `pytest_gpuserve.engines`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from .base import Engine
 
 GROUP = "pytest_gpuserve.engines"
+
+OWN = {
+    "sglang": "pytest_gpuserve.engines.sglang:SGLang",
+}
+"""Not entry points of this package, so that they are found in a source tree on PYTHONPATH as well."""
 
 
 def names() -> tuple[str, ...]:
@@ -37,4 +42,5 @@ def find(name: str, place: Place | None = None) -> Engine:
 
 
 def _points() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    own = {name: EntryPoint(name, value, GROUP) for name, value in OWN.items()}
+    return own | {point.name: point for point in entry_points(group=GROUP)}

@@ -16,19 +16,19 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     points = EntryPoints(
         EntryPoint(name, value, GROUP)
         for name, value in {
-            "sglang": "pytest_gpuserve.engines.sglang:SGLang",
             "broken": "pytest_gpuserve.engines.nowhere:Engine",
             "foreign": "collections:OrderedDict",
         }.items()
     )
     monkeypatch.setattr(registry, "entry_points", lambda group: points.select(group=group))
+    monkeypatch.setattr(registry, "OWN", {"sglang": "pytest_gpuserve.engines.sglang:SGLang"})
 
 
 def test_engines_are_listed_without_being_loaded() -> None:
     assert names() == ("broken", "foreign", "sglang")
 
 
-def test_an_engine_by_its_name() -> None:
+def test_our_own_need_no_entry_point() -> None:
     assert isinstance(find("sglang"), SGLang)
 
 
