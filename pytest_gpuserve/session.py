@@ -20,7 +20,7 @@ from .record import Record, Verdict
 
 if TYPE_CHECKING:
     from .engines.base import Engine, Site
-    from .engines.simulated import Simulation
+    from .engines.simulated.simulation import Simulation
     from .failures.known import Registry
     from .gate.verdict import Judgement
     from .host.site import SiteFile
@@ -97,6 +97,15 @@ class Session:
         self._pool: Pool | None = None
 
     # --- what the run is about ---
+
+    @cached_property
+    def host(self) -> Host:
+        """The simulated host, or this machine; probed when first asked for."""
+        if self.options.simulation is not None:
+            return self.options.simulation.host()
+        from .host.probe import probe
+
+        return probe()
 
     @property
     def probed(self) -> bool:
