@@ -171,6 +171,11 @@ class Flight:
             self.fast = CLEAN
         return rest
 
+    def shows(self, data: bytes) -> bool:
+        """Whether the event has visible text, in the usual spelling."""
+        at = data.find(self.marker)
+        return at >= 0 and data[at + len(self.marker)] != 34
+
     def close(self, stamp: int) -> int:
         """The connection has ended; the number of token events that come of what waited. Raises
         ProtocolError."""

@@ -21,7 +21,7 @@ MIN_WALL_S = 0.2
 """A round shorter than this says nothing about the share of a core."""
 
 
-def report(samples: Samples) -> ClientHealth:
+def report(samples: Samples, tokens: int | None = None) -> ClientHealth:
     """The client's figures for the record; all in real time, whatever the time scale.
 
     error_bound_ms: the larger of the bounds for TTFT and ITL at the 99th percentile. A stamp of its own is
@@ -37,7 +37,7 @@ def report(samples: Samples) -> ClientHealth:
     bound = error_bound_ns(samples)
     worst = max((ns for ns in (lag, delay) if ns is not None), default=None)
     return ClientHealth(
-        cpu_us_per_token=health.cpu_ns / 1e3 / tokens if (tokens := _tokens(samples)) else None,
+        cpu_us_per_token=health.cpu_ns / 1e3 / tokens if tokens else None,
         cpu_share=health.clock_cpu_ns / wall if wall > 0 else None,
         lag_ms_p99=None if worst is None else worst / 1e6,
         merged_share=health.merged / chunks if chunks else None,
@@ -74,8 +74,3 @@ def saturated(samples: Samples) -> list[str]:
     ):
         reasons.append(f"{figures.cpu_share:.0%} of a core > {MAX_CPU:.0%}")
     return reasons
-
-
-def _tokens(samples: Samples) -> int:
-    """Tokens received, as the engine counted them; token events where it did not."""
-    return sum(s.output_tokens or len(s.stamps) for s in samples.requests)

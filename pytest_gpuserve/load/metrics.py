@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from ..record import Metrics, Requests, Round
 from . import health, validity
-from .figures import start_ns, tpot_ns
+from .totals import BIN_S
 
 if TYPE_CHECKING:
-    from ..model import Slo, Workload
-    from .samples import Sample, Samples
+    from ..model import Workload
+    from .samples import Samples
     from .streams import Streams
+    from .totals import Totals
 
 PEAK_S = 1.0
 """Width of the window that slides over a round for its peak throughput; at most the round itself."""
@@ -42,31 +42,21 @@ def summarise(
 
     began = time.thread_time_ns()
     scale = samples.time_scale if time_scale is None else time_scale
-    scheduled = samples.mode == "open"
-    ok = [s for s in samples.requests if s.ok]
-    streams = Streams(ok, scheduled=scheduled)
+    totals = samples.totals()
+    streams = Streams([s for s in samples.requests if s.ok], scheduled=samples.mode == "open")
     seconds = samples.duration_ns / 1e9 / scale
-    warnings: list[str] = []
-    output = _total(ok, "output_tokens")
+    output = totals.output.known
     total = _rate(output, seconds)
+    window = None if output is None else steady_window(samples, totals)
     steady, window_s = total, None
-    if output is None:
-        if ok:
-            warnings.append(_uncounted(ok))
-    else:
-        if not streams.known.all():
-            warnings.append(_unknown_chunks(ok))
-        window = steady_window(samples)
-        if window is not None and window[1] - window[0] >= MIN_WINDOW * samples.duration_ns:
-            window_s = (window[1] - window[0]) / 1e9 / scale
-            steady = streams.tokens_between(*window) / window_s
-        elif ok:
-            warnings.append("no steady state: output_throughput is that of the whole round")
+    if window is not None:
+        window_s = (window[1] - window[0]) / 1e9 / scale
+        steady = (streams.tokens_between(*window) + _binned(samples, window)) / window_s
     metrics = Metrics(
         output_throughput=steady,
         output_throughput_total=total,
-        input_throughput=_rate(_total(ok, "input_tokens"), seconds),
-        request_throughput=_rate(len(ok), seconds) if ok else None,
+        input_throughput=_rate(totals.input.known, seconds),
+        request_throughput=_rate(totals.ok, seconds) if totals.ok else None,
         peak_output_throughput=_peak(streams, samples, scale, total, steady),
         ttft_ms=spread(streams.ttft(), scale),
         ttfot_ms=spread(streams.ttfot(), scale),
@@ -74,49 +64,55 @@ def summarise(
         itl_ms=spread(streams.itl(), scale),
         chunk_gap_ms=spread(streams.chunk_gaps(), scale),
         e2e_ms=spread(streams.e2e(), scale),
-        accept_length=_accept_length(ok) or accept_length,
-        goodput=_goodput(ok, workload.slo, scale, scheduled, seconds),
+        accept_length=totals.accept_length or accept_length,
+        goodput=_rate(totals.good, seconds) if workload.slo is not None else None,
     )
-    judged = validity.judge(samples, workload)
+    judged = validity.judge(samples, totals)
     samples.health.cpu_ns += time.thread_time_ns() - began
     return Round(
         duration_s=seconds,
         window_s=window_s,
         seed=samples.seed,
         requests=Requests(
-            ok=len(ok),
-            failed=len(samples.requests) - len(ok),
-            input_tokens=_total(ok, "input_tokens"),
+            ok=totals.ok,
+            failed=totals.failed,
+            input_tokens=totals.input.known,
             output_tokens=output,
-            cached_tokens=_total(ok, "cached_tokens"),
+            cached_tokens=totals.cached.known,
         ),
-        failures=dict(Counter(s.failure for s in samples.requests if s.failure is not None).most_common()),
+        failures=dict(totals.failures.most_common()),
         metrics=metrics,
-        client=health.report(samples),
+        client=health.report(samples, totals.tokens),
         invalid=judged.invalid,
-        warnings=[*warnings, *judged.warnings],
+        warnings=[*_notes(samples, totals, window), *judged.warnings],
     )
 
 
-def steady_window(samples: Samples) -> tuple[int, int] | None:
-    """When the load was whole: (start, end) in ns; None when it never was.
+def steady_window(samples: Samples, totals: Totals) -> tuple[int, int] | None:
+    """When the load was whole: (start, end) in ns; None when it never was, or for too short a time.
 
     Closed loop and burst of C requests: from the moment the first C of them had their first token (or had
     failed) to the first end that no new request followed. Open loop: from the first end (the system has
     turned over once) to the last send.
     """
-    sent = [s for s in samples.requests if s.sent_ns is not None]
-    ends = sorted(s.end_ns for s in sent if s.end_ns is not None)
-    if not ends or len(ends) != len(sent):
-        return None
     if samples.mode == "open":
-        start, end = ends[0], max(s.sent_ns or 0 for s in sent)
+        start, end = totals.first_end, samples.sending_ended_ns
     else:
-        wide = min(samples.concurrency or 1, len(sent))
-        begun = sorted(sent, key=lambda s: s.sent_ns or 0)[:wide]
-        start = max((s.first_ns if s.first_ns is not None else s.end_ns) or 0 for s in begun)
-        end = ends[len(ends) - wide]
-    return (start, end) if end > start else None
+        start, end = totals.ramp_end, totals.drain_start
+    if start is None or end is None or end - start < max(1, MIN_WINDOW * samples.duration_ns):
+        return None
+    return start, end
+
+
+def _binned(samples: Samples, window: tuple[int, int]) -> float:
+    """Tokens within the window of the requests whose token times were let go; bins at its edges count in
+    part."""
+    width = BIN_S * 1e9 * samples.time_scale
+    tokens = 0.0
+    for index, thousandths in samples.bins.items():
+        inside = min((index + 1) * width, window[1]) - max(index * width, window[0])
+        tokens += thousandths / 1000 * max(0.0, inside / width)
+    return tokens
 
 
 def _peak(
@@ -126,53 +122,31 @@ def _peak(
     if total is None or steady is None:
         return None
     width = min(PEAK_S * scale * 1e9, float(samples.duration_ns))
-    return max(streams.most_within(width) / (width / 1e9 / scale), total, steady)
+    most = streams.most_within(width, samples.bins, BIN_S * 1e9 * samples.time_scale)
+    return max(most / (width / 1e9 / scale), total, steady)
 
 
-def _goodput(
-    ok: list[Sample], slo: Slo | None, scale: float, scheduled: bool, seconds: float
-) -> float | None:
-    """Requests per second that met every limit. An unknown figure meets no limit; one token has no TPOT to
-    miss."""
-    if slo is None:
-        return None
-    ms = 1e6 * scale
-    good = 0
-    for sample in ok:
-        start = start_ns(sample, scheduled=scheduled)
-        tpot = 0.0 if sample.output_tokens == 1 else tpot_ns(sample)
-        figures = (
-            (slo.ttft_ms, None if sample.first_ns is None or start is None else sample.first_ns - start),
-            (slo.tpot_ms, tpot),
-            (slo.e2e_ms, None if sample.last_ns is None or start is None else sample.last_ns - start),
+def _notes(samples: Samples, totals: Totals, window: tuple[int, int] | None) -> list[str]:
+    """What a reader of the numbers has to know."""
+    notes = []
+    if totals.ok and totals.output.known is None:
+        notes.append(
+            f"{totals.output.missing} of {totals.ok} requests came without a count of their output tokens: "
+            "no throughput"
         )
-        good += all(limit is None or (ns is not None and ns / ms <= limit) for limit, ns in figures)
-    return _rate(good, seconds)
-
-
-def _accept_length(ok: list[Sample]) -> float | None:
-    """Output tokens by verify passes, over the requests whose stream tells both."""
-    pairs = [(s.output_tokens, s.verify_passes) for s in ok if s.output_tokens and s.verify_passes]
-    return sum(t for t, _ in pairs) / sum(p for _, p in pairs) if pairs else None
-
-
-def _uncounted(ok: list[Sample]) -> str:
-    missing = sum(s.output_tokens is None for s in ok)
-    return f"{missing} of {len(ok)} requests came without a count of their output tokens: no throughput"
-
-
-def _unknown_chunks(ok: list[Sample]) -> str:
-    unknown = sum(s.tokens is None for s in ok)
-    return (
-        f"tokens per chunk are unknown in {unknown} of {len(ok)} requests: no TPOT and ITL from them, "
-        "and their tokens count evenly over their chunks in output_throughput"
-    )
-
-
-def _total(ok: list[Sample], name: str) -> int | None:
-    """Sum over the requests; None when one of them does not know."""
-    values = [getattr(s, name) for s in ok]
-    return sum(values) if values and None not in values else None
+    elif totals.ok and window is None:
+        notes.append("no steady state: output_throughput is that of the whole round")
+    if totals.unknown_chunks and totals.output.known is not None:
+        notes.append(
+            f"tokens per chunk are unknown in {totals.unknown_chunks} of {totals.ok} requests: no TPOT and "
+            "ITL from them, and their tokens count evenly over their chunks in output_throughput"
+        )
+    if samples.kept_share < 1:
+        notes.append(
+            f"distributions are of a random sample of {len(samples.requests)} of {totals.requests} requests; "
+            "counts and throughput are of all"
+        )
+    return notes
 
 
 def _rate(count: float | None, seconds: float) -> float | None:

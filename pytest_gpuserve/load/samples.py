@@ -6,6 +6,7 @@ All times are integers in nanoseconds of real time since the round's clock start
 
 from __future__ import annotations
 
+import copy
 from array import array
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from .totals import Totals
 
 FINE_NS = 1 << 12
 BUCKETS = 1 << 12
@@ -155,32 +158,42 @@ class Samples(Struct, kw_only=True):
     """A finished round."""
 
     requests: list[Sample]
+    """All of them, by index; of a very long round a random sample (`kept_share`)."""
     started: float
     """Unix time, for people."""
     clock_start_ns: int
     """CLOCK_MONOTONIC when the round's clock started: what all other times count from."""
     duration_ns: int
     """From the start of the clock to the end of the last request."""
+    let_go: Totals
+    """Of the requests whose token times were let go; empty unless the round was very long."""
+    bins: dict[int, int] = field(default_factory=dict)
+    """Thousandths of tokens of the requests let go, by `totals.BIN_S` of the workload's time."""
+    kept_share: float = 1.0
     mode: str
     """`closed`, `open` or `burst` (everything at once)."""
     concurrency: int | None = None
     """In a closed loop, or the number of requests of a burst."""
-    requests_planned: int | None = None
     sending_ended_ns: int | None = None
     """When the last request was sent."""
     peak_in_flight: int = 0
     time_scale: float = 1.0
     seed: int = 0
-    exact_prompts: bool = False
-    """Prompts were token ids, so that the lengths asked are exact."""
     stalled: bool = False
     interrupted: bool = False
     health: Health = field(default_factory=Health)
 
+    def totals(self) -> Totals:
+        """Sums over all requests of the round."""
+        totals = copy.deepcopy(self.let_go)
+        for sample in self.requests:
+            totals.add(sample)
+        return totals
+
     @property
     def all_failed(self) -> bool:
         """Requests were made and none succeeded."""
-        return bool(self.requests) and not any(sample.ok for sample in self.requests)
+        return bool(self.requests) and not any(sample.ok for sample in self.requests) and not self.let_go.ok
 
     @property
     def first_failure(self) -> str:

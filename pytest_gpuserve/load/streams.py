@@ -96,8 +96,17 @@ class Streams:
         """Tokens that arrived after `start` and not after `end`."""
         return float(self.weights[(self.stamps > start) & (self.stamps <= end)].sum())
 
-    def most_within(self, width_ns: float) -> float:
-        """Most tokens in any window of this width."""
+    def most_within(self, width_ns: float, bins: dict[int, int], bin_ns: float) -> float:
+        """Most tokens in any window of this width; of windows that begin with a bin, when there are bins.
+
+        `bins` hold thousandths of tokens beyond those of the requests here.
+        """
+        if bins:
+            counts = np.zeros(max(max(bins), int(self.stamps.max(initial=0) // bin_ns)) + 1)
+            np.add.at(counts, (self.stamps // bin_ns).astype(np.int64), self.weights)
+            np.add.at(counts, list(bins), np.array(list(bins.values())) / 1000)
+            wide = max(1, min(len(counts), int(width_ns / bin_ns)))
+            return float(np.convolve(counts, np.ones(wide), "valid").max())
         if not len(self.stamps):
             return 0.0
         order = np.argsort(self.stamps, kind="stable")

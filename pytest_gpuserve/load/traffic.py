@@ -48,6 +48,7 @@ class Traffic:
 
     def __init__(
         self,
+        workload: Workload,
         *,
         source: Source,
         api: Api,
@@ -60,6 +61,7 @@ class Traffic:
         time_scale: float,
         seed: int,
     ) -> None:
+        self.workload = workload
         self.api = api
         self.mode: Mode = mode
         self.concurrency = concurrency
@@ -214,6 +216,7 @@ def plan(
     if api.ignore_eos and workload.ignore_eos:
         options["ignore_eos"] = True
     return Traffic(
+        workload,
         source=source,
         api=api,
         mode=mode,
