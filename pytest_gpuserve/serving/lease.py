@@ -190,7 +190,7 @@ class Leases:
         waiting: Callable[[str], None],
     ) -> Lease:
         began = time.monotonic()
-        pause, said, say_at = 0.002, "", began
+        said, say_at = "", began
         while True:
             with self._mutex():
                 found = self._take(request, queue.before(ticket))
@@ -203,8 +203,8 @@ class Leases:
             if now - began > SILENT_S and (text != said or now >= say_at):
                 said, say_at = text, now + SAY_AGAIN_S
                 waiting(text)
-            time.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(0.25, pause * 1.5)
+            # A tenth of the time waited so far: soon enough for short waits, no burden in long ones.
+            time.sleep(min(max((now - began) / 10, 0.002), 0.5) * random.uniform(0.5, 1.0))
 
     @contextmanager
     def _mutex(self) -> Iterator[None]:
@@ -238,6 +238,7 @@ class Leases:
                 for unit in kept:
                     obstacles.add(unit.label, "kept for who asked earlier")
                 return obstacles
+            obstacles = Obstacles()
             port = self._port(request, obstacles)
             if port is None:
                 return obstacles

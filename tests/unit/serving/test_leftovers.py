@@ -1,0 +1,61 @@
+"""Files of a launch go, everybody else's stay."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from typing import TYPE_CHECKING
+
+from pytest_gpuserve.serving import leftovers, processes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_is_open_or_mapped_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "mapped").write_bytes(b"x" * 4096)
+    (tmp_path / "open").write_bytes(b"x")
+    (tmp_path / "neither").write_bytes(b"x")
+    with (tmp_path / "mapped").open("r+b") as file:
+        kept = mmap.mmap(file.fileno(), 4096)
+    with (tmp_path / "open").open("rb"):
+        assert leftovers.in_use([os.getpid()], str(tmp_path)) == {"mapped", "open"}
+        (tmp_path / "open").unlink()
+        assert leftovers.in_use([os.getpid()], str(tmp_path)) == {"mapped"}
+    kept.close()
+    assert leftovers.in_use([os.getpid(), 2**22 + 1], str(tmp_path)) == set()
+
+
+def test_only_what_was_seen_is_ours_and_unused_is_removed(tmp_path: Path) -> None:
+    for name in ("seen", "unseen", "in-use"):
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "target").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with (tmp_path / "in-use").open("rb"):
+        removed = leftovers.remove_shared_memory(
+            ["seen", "in-use", "link", "gone"],
+            since=time.time() - 60,
+            processes=processes.table(),
+            folder=str(tmp_path),
+        )
+    assert removed == [f"{tmp_path}/seen"]
+    assert {p.name for p in tmp_path.iterdir()} == {"unseen", "in-use", "link", "target"}
+
+
+def test_a_file_older_than_the_launch_stays(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"x")
+    removed = leftovers.remove_shared_memory(
+        ["old"], since=time.time() + 60, processes={}, folder=str(tmp_path)
+    )
+    assert removed == []
+    assert (tmp_path / "old").exists()
+
+
+def test_the_temporary_folder_goes_with_what_is_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "launch"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "file").write_bytes(b"x")
+    assert leftovers.remove_folder(str(folder)) == [f"{folder}/file", f"{folder}/sub"]
+    assert not folder.exists()
+    assert leftovers.remove_folder(str(folder)) == []
