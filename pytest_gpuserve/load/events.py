@@ -17,7 +17,7 @@ COUNT_KEY = b'"completion_tokens":'
 
 _COUNT = re.compile(rb'"completion_tokens"\s*:\s*(\d+)')
 _CR = re.compile(rb"\r\n?")
-_DONE = re.compile(rb"\Adata: ?\[DONE\]\s*\Z")
+_DONE = re.compile(rb"^data: ?\[DONE\]\s*$", re.MULTILINE)
 
 
 class Grammar(NamedTuple):
@@ -65,7 +65,7 @@ def read(event: bytes, grammar: Grammar) -> Event:
     """Classify one event: the lines before a blank one, line ends normalised to LF."""
     if event.startswith(b":") and all(line.startswith(b":") for line in event.split(b"\n")):
         return COMMENT
-    if _DONE.match(event):
+    if b"[DONE]" in event and _DONE.search(event):
         return DONE
     count = last_count(event)
     found = grammar.text.search(event)

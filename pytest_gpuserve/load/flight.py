@@ -121,28 +121,23 @@ class Flight:
         JSON holds no raw CRLF, so splitting there gives size, event, size, event, ..., and what is left.
         """
         parts = (self.carry + data if self.carry else data).split(b"\r\n")
-        sizes, marker, stamps, counts = self.framing.sizes, self.marker, self.stamps, self.counts
-        length = len(marker)
+        sizes, stamps = self.framing.sizes, self.stamps
         at, left = 0, len(parts) - 1
         while at + 1 < left:
             event = parts[at + 1]
             size = len(event)
-            if parts[at] != sizes[size] or event.find(b"\n") != size - 2:
+            if parts[at] != sizes[size]:
                 break
-            if counts is None or not self.cumulative:
-                found = event.find(marker)
-                if found < 0 or event[found + length] == 34:
-                    break
-            if counts is not None:
-                count = last_count(event) or 0
-                if count <= self.count:
-                    break
-                self.count = count
-                counts.append(count)
-            stamps.append(stamp)
+            if event.find(b"\n") == size - 2 and self._usual(event):
+                stamps.append(stamp)
+                self.last = event
+            elif event.endswith(b"\n\n"):
+                for each in event.split(b"\n\n"):
+                    if each:
+                        self._event(each, stamp)
+            else:
+                break
             at += 2
-        if at:
-            self.last = parts[at - 1]
         rest = b"\r\n".join(parts[at:])
         if at + 1 >= left:
             self.carry = rest
@@ -151,6 +146,20 @@ class Flight:
         self.carry = b""
         self.fast = GENERAL
         return rest
+
+    def _usual(self, event: bytes) -> bool:
+        """A single event that is a token event beyond doubt; takes its count."""
+        if self.counts is None or not self.cumulative:
+            found = event.find(self.marker)
+            if found < 0 or event[found + len(self.marker)] == 34:
+                return False
+        if self.counts is not None:
+            count = last_count(event) or 0
+            if count <= self.count:
+                return False
+            self.count = count
+            self.counts.append(count)
+        return True
 
     def _one(self, data: bytes, stamp: int) -> bytes:
         """Anything, up to the end of a chunk; what follows it."""
