@@ -106,7 +106,11 @@ class Server:
             self._ready = True
             self._log.main("The server is fired up and ready to roll!")
 
-        self._scheduler.submit([f"warm-up {i}" for i in range(WARMUP_PROMPT)], WARMUP_TOKENS, Internal(ready))
+        self._scheduler.submit(
+            [f"warm-up {i}" for i in range(WARMUP_PROMPT)],
+            WARMUP_TOKENS,
+            Internal(lambda: self._loop.at(time.monotonic(), ready)),
+        )
 
     def _handle_signals(self) -> None:
         reader, writer = socket.socketpair()
