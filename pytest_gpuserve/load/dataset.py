@@ -93,7 +93,7 @@ def _line(row: bytes, place: Place) -> Line:
         raise InputError(f"not JSON: {error}", place) from None
     if not isinstance(said, dict):
         raise InputError("not an object", place)
-    turns = said.get("conversations") or said.get("conversation")
+    turns = said.get("conversations", said.get("conversation"))
     if isinstance(turns, list):
         texts = [t for turn in turns if isinstance(turn, dict) and isinstance(t := _text(turn), str)]
         if not texts:

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 Mode = Literal["closed", "open", "burst"]
 
-AHEAD_BYTES = 16 << 20
+AHEAD_BYTES = 8 << 20
 """Bodies prepared ahead; beyond it they are made in the client's idle moments."""
+AHEAD_ENDLESS = 256
+"""Requests prepared ahead when nobody knows how many it will be."""
 STRIDE = 4096
 """Distinct first tokens set apart for a round whose number of requests nobody knows."""
 
@@ -74,9 +76,10 @@ class Traffic:
         self._arrivals = arrivals_ns
         self._body_options = body_options
         self._ready: deque[Planned] = deque()
-        self._ready_bytes = 0
+        self.ready_bytes = 0
         self._next = 0
-        while self._ready_bytes < AHEAD_BYTES and len(self._ready) < 65536 and self.prepare():
+        ahead = requests if requests is not None else AHEAD_ENDLESS + 4 * (concurrency or 0)
+        while self.ready_bytes < AHEAD_BYTES and len(self._ready) < ahead and self.prepare():
             pass
 
     @property
@@ -87,7 +90,9 @@ class Traffic:
     @property
     def hungry(self) -> bool:
         """Fewer requests are ready than there is room for."""
-        return self._ready_bytes < AHEAD_BYTES // 2 and (self.requests is None or self._next < self.requests)
+        if self.requests is None:
+            return self.ready_bytes < AHEAD_BYTES // 2 and len(self._ready) < AHEAD_ENDLESS
+        return self.ready_bytes < AHEAD_BYTES // 2 and self._next < self.requests
 
     def prepare(self) -> bool:
         """Make one more request ready; False when there is none left."""
@@ -102,7 +107,7 @@ class Traffic:
         prompt = self._source.prompt(index)
         body = self._body(prompt)
         self._ready.append(Planned(index, body, prompt.input_tokens, prompt.output_tokens, due))
-        self._ready_bytes += len(body)
+        self.ready_bytes += len(body)
         return True
 
     def peek_due_ns(self) -> int | None:
@@ -116,7 +121,7 @@ class Traffic:
         if not self._ready and not self.prepare():
             return None
         planned = self._ready.popleft()
-        self._ready_bytes -= len(planned.body)
+        self.ready_bytes -= len(planned.body)
         return planned
 
     def _body(self, prompt: Prompt) -> bytes:
