@@ -74,7 +74,7 @@ class Measurement:
     def rounds(self) -> list[Round]:
         """Warm up, then measure every round. Raises Crashed or Stalled; failed requests make a round invalid."""
         workload = self._workload
-        api = self._engine.api(self._config, workload)
+        api = self._engine.api(self._config, workload, self._site)
         self._warm_up(api)
         measured: list[Round] = []
         for index in range(workload.rounds):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ..errors import CaseError, GpuserveError, Inert, StopFailed
+from ..errors import CaseError, GpuserveError, Inert, InputError, StartFailed, StopFailed
 from ..record import Launch
 from .measure import Measurement, Running
 
@@ -144,9 +144,11 @@ class Pool:
                 server.start()
                 server.wait_ready()
                 check_active(config, order.dead_end, server.log)
-            except CaseError as error:
+            except (CaseError, InputError) as error:
+                # What the engine cannot even be asked, such as a model folder that is not there, is a failed start.
+                failed = error if isinstance(error, CaseError) else StartFailed(str(error))
                 for workload in todo:
-                    run.errors[workload.name] = error
+                    run.errors[workload.name] = failed
                 return
             info = _said_of_itself(engine, server)
             for workload in todo:

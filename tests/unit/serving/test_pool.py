@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpuserve.errors import Crashed, Inert, StartFailed, StopFailed
+from pytest_gpuserve.errors import Crashed, Inert, InputError, StartFailed, StopFailed
 from pytest_gpuserve.load.api import Target
 from pytest_gpuserve.model import ActiveIf, Config, DeadEnd, Lengths, ModelRef, Place, Workload
 from pytest_gpuserve.record import Launch, Round
@@ -192,3 +192,10 @@ def test_an_inert_dead_end_shows_its_line(tmp_path):
 def test_open_leaves_out_what_has_ended():
     run = ConfigRun(errors={"a": Crashed("x")})
     assert [w.name for w in run.open([workload("a"), workload("b")])] == ["b"]
+
+
+def test_what_cannot_be_started_at_all_is_a_failed_start_of_every_case(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, monkeypatch, fine, start_error=InputError("the model folder is not there"))
+    run = bench.measure([workload("a"), workload("b")])
+    assert {str(error) for error in run.errors.values()} == {"the model folder is not there"}
+    assert all(isinstance(error, StartFailed) for error in run.errors.values())
