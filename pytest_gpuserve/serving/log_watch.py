@@ -63,6 +63,7 @@ class LogWatch:
         self._clock = clock
         self._descriptor = -1
         self._rest = b""
+        self._told: Phase | None = None
         self._phase: Phase = FIRST_PHASE
         self._phase_began = self._grew = clock()
         self._phases: list[PhaseTime] = []
@@ -108,8 +109,9 @@ class LogWatch:
         line = data.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
         self.classifier.feed(line)
         phase = self.classifier.phase
-        if phase is not None and phase != self._phase:
-            self._enter(phase)
+        if phase is not None and phase != self._told:
+            self._told = phase
+            self.enter(phase)
         if not self.said_ready and self._ready is not None and self._ready.search(line):
             self.said_ready = True
         if self.hopeless_since is None and self.classifier.hopeless:
@@ -140,15 +142,12 @@ class LogWatch:
         """Seconds since the log last grew."""
         return self._clock() - self._grew
 
-    def _enter(self, phase: Phase) -> None:
-        now = self._clock()
-        self._phases.append(PhaseTime(self._phase, now - self._phase_began))
-        self._phase, self._phase_began = phase, now
-
     def enter(self, phase: Phase) -> None:
         """A phase that no line tells of, such as `serving`."""
         if phase != self._phase:
-            self._enter(phase)
+            now = self._clock()
+            self._phases.append(PhaseTime(self._phase, now - self._phase_began))
+            self._phase, self._phase_began = phase, now
 
     def phases(self) -> list[PhaseTime]:
         """Phases so far in order, the present one last."""

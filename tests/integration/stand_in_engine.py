@@ -39,7 +39,7 @@ class StandIn:
         return EngineBuild(name=self.name, version="1.0")
 
     def command(self, config: Config, site: Site, target: Target, gpus: tuple[int, ...]) -> Command:
-        argv = [sys.executable, "-S", str(SCRIPT), "--host", target.host, "--port", str(target.port)]
+        argv = [site.python, "-S", str(SCRIPT), "--host", target.host, "--port", str(target.port)]
         for flag, value in config.args.items():
             argv += [f"--{flag}"] if value is True else [f"--{flag}", str(value)]
         return Command(argv=tuple(argv), env=dict(config.env))
