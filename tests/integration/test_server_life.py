@@ -1,4 +1,4 @@
-"""A server from lease to end, with the stand-in as its engine: each way to fail is told apart, and quickly."""
+"""A server from lease to end, with the stand-in as its engine: ways to fail are told apart, and quickly."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_a_fixed_port_that_is_taken(make: Callable[..., Server], foreign: int) -
 def test_another_servers_answer_is_not_taken_for_ours(
     make: Callable[..., Server], foreign: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SGLang on a taken port says that it is ready; here the port is taken between the check and the start."""
+    """SGLang on a taken port says that it is ready. Here it is taken between the check and the start."""
     from pytest_gpuserve.serving import lease, sockets
 
     monkeypatch.setattr(lease, "port_taken", lambda host, port: "")
