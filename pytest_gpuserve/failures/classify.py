@@ -5,8 +5,8 @@
         classifier.feed(line)
     failure = classifier.finish(exit_status)
 
-Memory is bounded, whatever the log's size. Most lines are dismissed by looking for a few plain texts; only the
-rest has its prefixes taken off and is held against tracebacks, phases and rules.
+Memory is bounded, whatever the log's size. Most lines are dismissed by looking for a few plain texts; only
+the rest has its prefixes taken off and is held against tracebacks, phases and rules.
 """
 
 from __future__ import annotations
@@ -23,34 +23,29 @@ import msgspec
 from ..record import Failure
 from .classes import classes
 from .judge import MOST_CHARACTERS, Case, Clue, root
-from .literals import literals
+from .literals import any_of, cover, literals
 from .phases import PhaseTracker, recognise, table
 from .prefix import MAX_LINE, Line, strip
-from .rules import RuleSet, own_files, rule_set
-from .tracebacks import Follower
+from .rules import Rule, RuleSet, own_files, rule_set
+from .tracebacks import HEADER, Follower, Link, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.resources.abc import Traversable
     from pathlib import Path
 
     from ..model import Phase, PhaseRule
 
-SUSPICIOUS = (
-    "rror",
-    "xception",
-    "Traceback",
-    'File "',
-    "ERR",
-    "atal",
-    "ailed",
-    "ssert",
-    "terminate",
-    "what()",
-    "usage:",
+STEMS = (
+    *("rror", "xception", "Traceback", 'File "', "ERR", "atal", "ssert", "terminate", "what()", "[-h"),
+    *("atchdog", "crash", "SIG", "sigquit", "of memory", "oom", "GPU ", "WARN"),
 )
-"""A line without any of these, and without a rule's own text, tells of no failure."""
+"""A line without any of these, and without what the rules need besides, tells of no failure."""
+PHASE_STEMS = (" batch", "Load", "Init", "begin", "Application", "Uvicorn", "Started server", "KV ", '"POST')
+DULL = (" batch, #", '" 200 OK', " NCCL INFO ")
+"""What nearly all lines of a serving server hold, and no line that tells a failure."""
 
+MOST_CASES = 64
 MOST_CLUES = 256
 HEAD_LINES = 400
 BLOCK = 1 << 20
@@ -74,13 +69,13 @@ class Classifier:
         rules: Sequence[Traversable] = (),
         *,
         engine: str | None = None,
-        rule_set_: RuleSet | None = None,
+        rules_given: RuleSet | None = None,
     ) -> None:
         self.engine = engine
         self.lines = 0
         self._table = table(engine)
         self._tracker = PhaseTracker(phases or self._table.lines)
-        self._rules = rule_set_ or rule_set((*rules, *own_files(engine)))
+        self._rules = rules_given or rule_set((*rules, *own_files(engine)))
         self._recognising = engine is None and not phases
         self._follower = Follower()
         self._cases: list[Case] = []
@@ -91,7 +86,18 @@ class Classifier:
         self._fatal_line = False
         self._later: Phase | None = None
         self._tail: deque[tuple[int, Line]] = deque(maxlen=_TAIL)
-        self._collect_needles()
+        self._serving = False
+        """Ready, and nothing is open: the bulk of a log."""
+        self._framing: Link | None = None
+        self._error_stems: tuple[str, ...] = ()
+        self._phase_stems: tuple[str, ...] = ()
+        self._starting_stems: tuple[str, ...] = ()
+        self._stopping_stems: tuple[str, ...] = ()
+        self._fatal: list[tuple[tuple[str, ...] | None, re.Pattern[str]]] = []
+        self._deciding = tuple(rule for rule in self._rules.lines if rule.decides)
+        self._collect_stems()
+        self._plain = not self._recognising
+        """Whether a line without a stem can be dismissed."""
 
     # --- what it knows so far ---
 
@@ -122,73 +128,90 @@ class Classifier:
     def feed(self, line: str) -> None:
         """Take the next line of the log, with or without its line end."""
         self.lines += 1
-        if not self._follower.busy and not self._usage and not self._recognising:
-            for needle in self._needles:
-                if needle in line:
+        if self._plain:
+            if self._serving:
+                for dull in DULL:
+                    if dull in line:
+                        return
+            elif " NCCL INFO " in line and "COMPLETE" not in line:
+                return
+            for stem in self._error_stems:
+                if stem in line:
                     break
             else:
+                for stem in self._phase_stems:
+                    if stem in line:
+                        self._parts(line, self._read_phase)
+                        return
                 return
             for known in self._known_flood:
                 if known in line:
                     return
-        if "\r" in line:  # a progress bar draws over itself
-            for part in line.rstrip("\r\n").split("\r"):
-                self._read(part)
-        else:
-            self._read(line)
+        elif self._framing is not None and line.startswith("  "):
+            self._framing.indented(line[:MAX_LINE])
+            return
+        self._parts(line, self._read)
+        self._plain = not (self._follower.busy or self._usage or self._recognising)
+        self._framing = self._follower.framing
 
     def feed_block(self, text: str) -> str:
         """Take many lines at once; gives back the last one if its end has not come yet."""
         lines = text.split("\n")
         rest = lines.pop()
-        if self._tracker.started and not self._follower.busy and not self._usage:
-            for needle in self._needles:
-                if needle in text:
-                    break
-            else:
-                self.lines += len(lines)
-                return rest[:MAX_LINE]
         feed = self.feed
         for line in lines:
             feed(line)
         return rest[:MAX_LINE]
+
+    @staticmethod
+    def _parts(line: str, read: Callable[[str], None]) -> None:
+        """A progress bar draws over itself."""
+        if "\r" in line:
+            for part in line.rstrip("\r\n").split("\r"):
+                read(part)
+        else:
+            read(line)
+
+    def _read_phase(self, raw: str) -> None:
+        """A line that can only tell a phase."""
+        line = strip(raw)
+        phase = self._tracker.feed(line.text[:200], line.rank)
+        if phase is not None:
+            self._note_progress(phase)
+        if not self._tracker.started:
+            self._tail.append((self.lines, line))
 
     def _read(self, raw: str) -> None:
         line = strip(raw)
         text = line.text
         if self._recognising:
             self._recognise(raw)
-        if self._usage and not self._leaves_usage(line):
+        ends_usage = self._usage and self._ends_usage(line)
+        if self._usage:
             return
         if text.startswith(_BULKY):
             self._tracker.feed(text[:200], line.rank)
             return
-        before = len(self._follower.reports)
         followed = self._follower.feed(line, self.lines)
-        if len(self._follower.reports) > before:
-            self._new_case()
-        if followed and not line.stamped:
+        if (report := self._follower.fresh) is not None:
+            self._new_case(report)
+        if followed and (not line.stamped or HEADER in text):
+            self._look_for_clues(line, self._deciding, dying=False)
             return
         phase = self._tracker.feed(text, line.rank)
         if phase is not None:
             self._note_progress(phase)
-        elif self._cases and self._later is None:
-            self._later = next(
-                (rule.phase for rule in self._table.hindsight if _compiled(rule.pattern).search(text)), None
-            )
         if text.startswith("usage: "):
             self._usage = True
         elif line.level not in _ORDERLY:
-            self._look_for_clues(line)
+            self._look_for_clues(line, self._rules.usages if ends_usage else self._rules.lines)
         if not self._tracker.started and text.strip():
             self._tail.append((self.lines, line))
 
-    def _leaves_usage(self, line: Line) -> bool:
+    def _ends_usage(self, line: Line) -> bool:
         """A usage page holds every word there is; it ends with the error, or with a record of a logger."""
-        if ": error: " in line.text or line.stamped or line.text.startswith("Traceback"):
-            self._usage = False
-            return True
-        return False
+        self._usage = not (": error: " in line.text or line.stamped or line.text.startswith("Traceback"))
+        return not self._usage
 
     def _recognise(self, raw: str) -> None:
         engine = recognise([raw[:MAX_LINE]])
@@ -200,36 +223,41 @@ class Classifier:
         tracker = PhaseTracker(self._table.lines)
         tracker.phase, tracker.seen = self._tracker.phase, self._tracker.seen
         self._tracker = tracker
-        self._collect_needles()
+        self._collect_stems()
 
-    def _new_case(self) -> None:
-        report = self._follower.reports[-1]
-        fatal = any(_compiled(pattern).search(report.header) for pattern in self._table.fatal)
+    def _new_case(self, report: Report) -> None:
+        fatal = self._fatal_line or any(pattern.search(report.header) for _, pattern in self._fatal)
+        if len(self._cases) >= MOST_CASES:
+            if not fatal or self._cases[-1].fatal:
+                return
+            self._cases.pop()
         phase = self._tracker.of_rank(report.rank)
-        self._cases.append(Case(report, fatal or self._fatal_line, phase, self._tracker.started))
-        self._choose_needles()
+        self._cases.append(Case(report, fatal, phase, self._tracker.started))
+        self._choose_stems()
 
     def _note_progress(self, phase: Phase) -> None:
         """A server that serves has survived what it wrote before, unless the engine said it died of it."""
-        if phase not in ("ready", "serving") or not self._tracker.started:
-            return
-        for case in self._cases:
-            case.survived = case.survived or not (case.fatal or case.report.native)
-        self._choose_needles()
+        if self._tracker.started and (self._cases or not self._serving):
+            if phase in ("ready", "serving"):
+                self._cases = [case for case in self._cases if case.fatal or case.report.native]
+            self._choose_stems()
 
-    def _look_for_clues(self, line: Line) -> None:
+    def _look_for_clues(self, line: Line, rules: Sequence[Rule], *, dying: bool = True) -> None:
         text = line.text
-        for pattern in self._table.fatal:
-            if _compiled(pattern).search(text):
-                self._die(text)
-        for index, rule in enumerate(self._rules.lines):
-            found = rule.find(text)
-            if found is None:
+        if self._cases and self._later is None:
+            told = (rule.phase for rule in self._table.hindsight if _compiled(rule.pattern).search(text))
+            self._later = next(told, None)
+        for needles, pattern in self._fatal if dying else ():
+            if any_of(needles, text) and pattern.search(text):
+                self._die()
+        for rule in rules:
+            if not any_of(rule.needles, text) or (found := rule.find(text)) is None:
                 continue
             group = found.group(int(rule.related)) if rule.related else None
-            if (index, group) in self._clues_seen or len(self._clues) >= MOST_CLUES:
+            key = (id(rule), group)
+            if key in self._clues_seen or len(self._clues) >= MOST_CLUES:
                 return
-            self._clues_seen.add((index, group))
+            self._clues_seen.add(key)
             phase = self._tracker.of_rank(line.rank)
             self._clues.append(Clue(rule, self.lines, text, line.rank, phase, group))
             self._fatal_line = self._fatal_line or rule.fatal
@@ -237,37 +265,38 @@ class Classifier:
                 self._known_flood += [needle for needle in rule.needles if needle in text]
             return
 
-    def _die(self, text: str) -> None:
+    def _die(self) -> None:
         """The engine says that it goes down: what was written last is what it died of."""
         self._fatal_line = True
         for case in self._cases[-8:]:
-            if not case.survived:
-                case.fatal = True
+            case.fatal = True
 
-    def _choose_needles(self) -> None:
-        """Once a server serves, phases matter only while it is open whether it survives an error."""
-        open_case = any(not case.survived for case in self._cases)
-        self._needles = self._all_needles if open_case or not self._tracker.started else self._few_needles
-
-    def _collect_needles(self) -> None:
-        """The texts that make a line worth a second look, the short ones that stand for others first."""
-        patterns = [rule.pattern or "" for rule in (*self._rules.lines, *self._rules.ends)]
-        patterns += self._table.fatal
+    def _collect_stems(self) -> None:
+        """Which texts make a line worth a look: always, during a start, and once the server serves."""
+        rules = [rule.pattern or "" for rule in self._rules.lines]
+        hindsight = [rule.pattern for rule in self._table.hindsight]
+        self._fatal = [(literals(pattern), re.compile(pattern)) for pattern in self._table.fatal]
+        self._error_stems = cover([*rules, *hindsight, *self._table.fatal], STEMS)
         phases = self._tracker.rules
-        self._few_needles = _needles(
-            SUSPICIOUS, [*patterns, *(rule.pattern for rule in phases if rule.phase == "shutdown")]
-        )
-        patterns += [rule.pattern for rule in (*phases, *self._table.hindsight)]
-        self._all_needles = _needles(SUSPICIOUS, patterns)
-        self._choose_needles()
+        stopping = [rule.pattern for rule in phases if rule.phase == "shutdown"]
+        starting = [rule.pattern for rule in phases] + [rule.pattern or "" for rule in self._rules.ends]
+        known = len(self._error_stems)
+        self._stopping_stems = cover(stopping, self._error_stems)[known:]
+        self._starting_stems = cover(starting, (*self._error_stems, *PHASE_STEMS))[known:]
+        self._choose_stems()
+
+    def _choose_stems(self) -> None:
+        """Once a server serves, phases matter only while it is open whether it survives an error."""
+        self._serving = self._tracker.started and self.phase != "ready" and not self._cases
+        self._phase_stems = self._stopping_stems if self._serving else self._starting_stems
 
     # --- the end ---
 
     def finish(self, exit_status: int | None = None, *, timed_out: bool = False) -> Failure | None:
         """The root failure of a server that ended, or None when nothing failed.
 
-        `exit_status` is as subprocess gives it (negative for a signal) or as a shell does (128 + signal); None
-        when it is not known. `timed_out`: whoever watched it ended it because it stood still.
+        `exit_status` is as subprocess gives it (negative for a signal) or as a shell does (128 + signal);
+        None when it is not known. `timed_out`: whoever watched it ended it because it stood still.
         """
         self._follower.end()
         found = self.root
@@ -355,15 +384,6 @@ def classify_text(text: str, *, engine: str | None = None, exit_status: int | No
     for line in lines[:-1] if lines[-1] == "" else lines:
         classifier.feed(line)
     return classifier.finish(exit_status)
-
-
-def _needles(first: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
-    wanted = list(first)
-    for pattern in patterns:
-        for needle in literals(pattern) or ("",):  # a pattern without any makes every line worth a look
-            if not any(known in needle for known in wanted):
-                wanted.append(needle)
-    return tuple(wanted)
 
 
 @cache

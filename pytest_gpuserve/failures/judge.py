@@ -53,8 +53,6 @@ class Case(Struct):
     fatal: bool
     phase: Phase | None
     started: bool
-    survived: bool = False
-    """The server went on afterwards."""
 
 
 class Candidate(Struct, frozen=True):
@@ -114,7 +112,7 @@ def _choose(found: Sequence[Candidate]) -> Candidate:
 def _of_case(case: Case, rules: RuleSet, table: PhaseTable) -> Candidate | None:
     report = case.report
     links = [link for link in report.links if link.finished]
-    if not links or report.quiet or case.survived:
+    if not links or report.quiet:
         return None
     if all(_name(link) in _STOPPED for link in links[-1:]):
         return None
@@ -196,7 +194,8 @@ def _failure(chosen: Candidate, explanation: Clue | None, table: PhaseTable, lat
     line = chosen.line
     if explanation is not None and (explanation.rule.decides or explanation.line < line):
         line = min(line, explanation.line)
-    rank = case.report.rank if case else chosen.clue.rank if chosen.clue else None
+    ranks = (chosen.clue.rank if chosen.clue else None, case.report.rank if case else None)
+    rank = next((rank for rank in ranks if rank is not None), None)
     return Failure(
         failure_class=name,
         phase=_phase(chosen, rule, table, later),

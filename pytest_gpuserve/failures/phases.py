@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ..model import Phase, PhaseRule  # noqa: TC001  (msgspec reads the fields' types)
+from .literals import literals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -79,7 +80,7 @@ class PhaseTracker:
 
     def __init__(self, rules: Sequence[PhaseRule]) -> None:
         self.rules = tuple(rules)
-        self._compiled = tuple((rule.phase, re.compile(rule.pattern)) for rule in rules)
+        self._tried = [(rule.phase, literals(rule.pattern), re.compile(rule.pattern)) for rule in rules]
         self.phase: Phase | None = None
         self.seen: list[Phase] = []
         """Every phase in the order of its first line."""
@@ -98,7 +99,13 @@ class PhaseTracker:
 
     def feed(self, text: str, rank: int | None = None) -> Phase | None:
         """Take a line without its prefixes; gives the phase that it begins or continues, if it tells one."""
-        for phase, pattern in self._compiled:
+        for phase, needles, pattern in self._tried:
+            if needles is not None:
+                for needle in needles:
+                    if needle in text:
+                        break
+                else:
+                    continue
             if self.possible(phase) and pattern.search(text):
                 self.phase = phase
                 if phase not in self.seen:

@@ -44,7 +44,7 @@ _PREFIX = re.compile(
             rf"(?P<level2>{_WORDS}):[ \t]+",
             # torchrun and torch's C++: [rank3]:[E1129 15:58:51.428253401 ProcessGroupNCCL.cpp:632] [Rank 3]
             r"\[(?:rank|Rank )(?P<rank>\d+)\]:? ?",
-            r"\[?(?P<level3>[DIWEF])\d{4} \d\d:\d\d:\d\d\.\d+ (?: *\d+ )?[\w./-]+:\d+\] ?",
+            r"\[?(?P<level3>[DIWEF])\d{3,4} \d\d:\d\d:\d\d\.\d+ (?: *\d+ )?[\w./-]+:\d+\] ?",
             # TensorRT-LLM: [06/29/2025-18:02:11] [TRT-LLM] [E], [TensorRT-LLM][ERROR]
             r"\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] \[TRT-LLM\] (?:\[RANK \d+\] )?\[(?P<level4>[A-Z])\] ?",
             r"\[TensorRT-LLM\]\[(?P<level5>DEBUG|INFO|WARNING|ERROR)\] ?",
@@ -70,6 +70,8 @@ _MOST = 6
 def strip(line: str) -> Line:
     """Take the prefixes off a line, as many as there are."""
     text = line[:MAX_LINE].rstrip("\n")
+    if text.startswith("  "):  # a frame of a traceback, a page of usage
+        return Line(text)
     if "|" in text and (bar := _AFTER_PROGRESS.search(text)):
         text = text[bar.end() :]  # a progress bar without its line end
     rank: int | None = None

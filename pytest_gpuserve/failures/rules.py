@@ -13,16 +13,17 @@ from __future__ import annotations
 import re
 from functools import cache, cached_property
 from importlib.resources.abc import Traversable  # noqa: TC003  (used at run time by the type checker of msgspec)
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
 from ..model import Phase  # noqa: TC001  (msgspec reads the fields' types)
-from .literals import literals
+from .literals import any_of, literals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 FOLDER = Path(__file__).with_suffix("")
 
@@ -31,7 +32,8 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
     """One rule. `pattern`, `exception`, `frame` and `phases` say when it fits; all that are given must."""
 
     cls: str
-    where: Literal["exception", "line", "end"] = "exception"
+    where: Literal["exception", "line", "usage", "end"] = "exception"
+    """`usage`: the line that ends a usage page; `end`: one of the last lines of a log that stands still."""
     pattern: str | None = None
     """Regular expression, searched in the message (all its lines) or in the line."""
     exception: tuple[str, ...] = ()
@@ -88,7 +90,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=T
 
     def find(self, text: str) -> re.Match[str] | None:
         """Where its pattern fits."""
-        if self.needles is not None and not any(needle in text for needle in self.needles):
+        if not any_of(self.needles, text):
             return None
         if self._pattern is None or (match := self._pattern.search(text)) is None:
             return None
@@ -116,15 +118,22 @@ class RuleSet(Struct, frozen=True):
 
     exceptions: tuple[Rule, ...]
     lines: tuple[Rule, ...]
+    usages: tuple[Rule, ...]
     ends: tuple[Rule, ...]
+
+    @classmethod
+    def of(cls, rules: Iterable[Rule]) -> RuleSet:
+        groups: dict[str, list[Rule]] = {"exception": [], "line": [], "usage": [], "end": []}
+        for rule in rules:
+            groups[rule.where].append(rule)
+        return cls(*(tuple(group) for group in groups.values()))
+
+    def __iter__(self) -> Iterator[Rule]:
+        return chain(self.exceptions, self.lines, self.usages, self.ends)
 
     def without(self, sources: frozenset[str]) -> RuleSet:
         """The rules that take nothing from these threads."""
-        kept = [
-            tuple(rule for rule in group if not sources & set(rule.source))
-            for group in (self.exceptions, self.lines, self.ends)
-        ]
-        return RuleSet(*kept)
+        return RuleSet.of(rule for rule in self if not sources & set(rule.source))
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,8 +167,4 @@ def _read(files: tuple[Traversable, ...]) -> RuleSet:
             except re.error as wrong:
                 raise source.error(("rules", index), f"not a regular expression: {wrong}") from None
         rules += read.rules
-    return RuleSet(
-        tuple(rule for rule in rules if rule.where == "exception"),
-        tuple(rule for rule in rules if rule.where == "line"),
-        tuple(rule for rule in rules if rule.where == "end"),
-    )
+    return RuleSet.of(rules)

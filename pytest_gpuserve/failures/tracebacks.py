@@ -2,8 +2,8 @@
 
 A traceback becomes a `Report`: the exceptions of its chain, the innermost cause first, as Python prints them.
 Both chaining phrases are followed. Abridged reports are understood too: frames without a header, an exception
-without frames, a chaining phrase followed at once by the next exception. C++ exceptions that end a process are
-reports without an exception type.
+without frames, a chaining phrase followed at once by the next exception. C++ exceptions that end a process
+are reports without an exception type.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ _ADVICE = "Possible solutions:"
 _QUIET = frozenset({"debug", "info", "warning"})
 _IGNORED = "Exception ignored in"
 
-MOST_FRAMES = 40
+MOST_RAW = 160
 MOST_MESSAGE = 60
-MOST_REPORTS = 64
 PATIENCE = 400
 """Foreign lines after which an unfinished traceback is given up."""
 
@@ -61,9 +60,26 @@ class Link(Struct):
     native: str | None = None
     """Type of a C++ exception."""
     message: list[str] = field(default_factory=list)
-    frames: list[Frame] = field(default_factory=list)
-    """The outermost and the innermost, where there are too many."""
+    raw: list[str] = field(default_factory=list)
+    """Lines of frames and code, the first and the last where there are too many."""
     finished: bool = False
+
+    @property
+    def frames(self) -> list[Frame]:
+        """The frames, the outermost first."""
+        found: list[Frame] = []
+        for line in self.raw:
+            if frame := _FRAME.match(line):
+                found.append(Frame(line.strip(), frame["file"]))
+            elif found and not found[-1].code and line.strip(" ^~"):
+                found[-1].code = line.strip()
+        return found
+
+    def indented(self, line: str) -> None:
+        """Take a line of a frame."""
+        self.raw.append(line)
+        if len(self.raw) > MOST_RAW:  # keep the outer half, let the inner half move on
+            del self.raw[MOST_RAW // 2 : MOST_RAW * 3 // 4]
 
     @property
     def text(self) -> str:
@@ -100,10 +116,11 @@ class _Open(Struct):
 
 
 class Follower:
-    """Fed with lines that may belong to tracebacks; collects `reports` in the order of their exceptions."""
+    """Fed with lines that may belong to tracebacks."""
 
     def __init__(self) -> None:
-        self.reports: list[Report] = []
+        self.fresh: Report | None = None
+        """The report whose first exception came with the last line."""
         self._open: dict[str | None, _Open] = {}
         self._waiting: list[Report] = []
         """Headers of the common stream that another one interrupted, the oldest first."""
@@ -114,9 +131,16 @@ class Follower:
         """Whether the next line may belong to an open traceback."""
         return bool(self._open)
 
+    @property
+    def framing(self) -> Link | None:
+        """The exception of the common stream whose frames are being read: indented lines are its own."""
+        reading = self._open.get(None)
+        return reading.link if reading is not None and reading.state == "frames" else None
+
     def feed(self, line: Line, number: int) -> bool:
         """Take a line; True when it was part of a traceback."""
         text = line.text
+        self.fresh = None
         if HEADER in text:
             self._header(line, number)
             return True
@@ -158,7 +182,7 @@ class Follower:
             if reading.state != "frames":  # a traceback inside a message, as Ray prints it
                 reading.report.links.append(Link(line=number))
                 reading.state = "frames"
-            self._frame(reading.link, text, frame)
+            reading.link.indented(text)
             return True
         new_record = line.stamped and line.source is None
         match reading.state:
@@ -181,10 +205,7 @@ class Follower:
 
     def _in_frames(self, reading: _Open, text: str, number: int) -> bool:
         if text.startswith("  ") or not text:
-            frames = reading.link.frames
-            code = text.strip()
-            if frames and code and not frames[-1].code and code.strip("^~ "):
-                frames[-1].code = code
+            reading.link.indented(text)
             return True
         match = _EXCEPTION.match(text)
         if match is None or not _plausible(match["name"]):
@@ -224,10 +245,10 @@ class Follower:
             return False
         if line.level in _QUIET:
             return False
-        frame = _FRAME.match(text)
+        frame = _FRAME.match(text) if text.startswith(" ") else None
         if frame is not None and frame["function"]:
             report = Report("", number, line.rank, [Link(line=number)])
-            self._frame(report.links[0], text, frame)
+            report.links[0].indented(text)
             self._open[line.source] = _Open(report, "frames")
             return True
         if text.startswith(("terminate called", "  what():")):
@@ -240,18 +261,13 @@ class Follower:
             link = Link(line=number, message=[text.strip()], finished=True)
             self._native(Report("", number, line.rank, [link], native=True), line.source, "done")
             return True
-        match = _SURE.match(text)
+        match = _SURE.match(text) if "rror" in text or "xception" in text else None
         if match is None:
             return False
         report = Report("", number, line.rank, [Link(line=number)])
         self._exception(report, match["name"], match["message"] or "", number)
         self._open[line.source] = _Open(report, "message")
         return True
-
-    def _frame(self, link: Link, text: str, match: re.Match[str]) -> None:
-        if len(link.frames) >= MOST_FRAMES:  # keep the outer half, let the inner half move on
-            del link.frames[MOST_FRAMES // 2]
-        link.frames.append(Frame(text.strip(), match["file"]))
 
     def _exception(self, report: Report, name: str, message: str, number: int) -> None:
         link = report.links[-1]
@@ -265,15 +281,11 @@ class Follower:
                     first.rank,
                     report.rank,
                 )
-            self._keep(report)
+            self.fresh = report
 
     def _native(self, report: Report, source: str | None, state: str) -> None:
         self._open[source] = _Open(report, state)
-        self._keep(report)
-
-    def _keep(self, report: Report) -> None:
-        if len(self.reports) < MOST_REPORTS:
-            self.reports.append(report)
+        self.fresh = report
 
     def _close(self, source: str | None) -> bool:
         self._open.pop(source, None)
