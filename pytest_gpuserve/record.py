@@ -109,11 +109,18 @@ class ClientHealth(Struct, frozen=True, kw_only=True):
     """Of one core, 0 to 1."""
     lag_ms_p99: float | None = None
     """How late the client turned to what was due."""
+    schedule_delay_ms_p99: float | None = None
+    """From the time a request was due to its sending: in an open loop its arrival time, else the end of the one
+    before it."""
     merged_share: float | None = None
     """Share of chunks whose own stamp was lost because a later one arrived before they were read."""
     stamp_source: str = "user"
     """`kernel` or `user`."""
     error_bound_ms: float | None = None
+    """The larger of the two below."""
+    ttft_error_bound_ms: float | None = None
+    itl_error_bound_ms: float | None = None
+    """How far a TTFT or ITL can be off because of the client, at the 99th percentile; docs/load-client.md."""
 
 
 class Requests(Struct, frozen=True, kw_only=True):

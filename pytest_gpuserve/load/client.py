@@ -158,7 +158,7 @@ class Round(Dispatch):
     def _loop(self) -> None:
         health, connections, lag = self.health, self.connections, self.health.lag
         poll = self.poller.poll
-        start = self.start
+        start, kernel = self.start, health.stamp_source == "kernel"
         chunks = entered = returned = 0
         tick = TICK_NS
         self.send_due(0)
@@ -224,7 +224,7 @@ class Round(Dispatch):
                 chunks += self._unusual(connection, flight, data, stamp, floor)
             entered = _now() - start
             if stamp:
-                lag.add(entered - stamp, len(ready))
+                lag.add(entered - (stamp if kernel else returned), len(ready))
             if chunks != arrived:
                 self.quiet_since = entered
             if self.sending:

@@ -1,4 +1,5 @@
-"""How wrong the client itself can be in a round, and when that is too much."""
+"""How wrong the client itself can be in a round, and when that is too much. Real time, whatever the time
+scale."""
 
 from __future__ import annotations
 
@@ -7,12 +8,16 @@ from typing import TYPE_CHECKING
 from ..record import ClientHealth
 
 if TYPE_CHECKING:
-    from .samples import Samples
+    from .samples import Histogram, Samples
 
 KERNEL_NS = 20_000
-"""What a kernel stamp of its own can be off: receive path and softirq, measured in docs/load-client.md."""
+"""What a kernel stamp of its own can be off: receive path and softirq (docs/load-client.md measures it)."""
+USER_NS = 100_000
+"""What waking up can take before a stamp in user space; it cannot be seen from within."""
 MAX_LAG_MS = 5.0
-"""The limit for the client turning to what was due, at the 99th percentile."""
+"""The limit for turning to what has arrived, at the 99th percentile."""
+MAX_DELAY_MS = 10.0
+"""The limit for sending what is due in an open loop, at the 99th percentile."""
 MAX_LATE_MERGED = 0.05
 """The limit for the share of stamps lost because the client was busy."""
 MAX_CPU = 0.9
@@ -22,40 +27,43 @@ MIN_WALL_S = 0.2
 
 
 def report(samples: Samples, tokens: int | None = None) -> ClientHealth:
-    """The client's figures for the record; all in real time, whatever the time scale.
-
-    error_bound_ms: the larger of the bounds for TTFT and ITL at the 99th percentile. A stamp of its own is
-    off by at most `KERNEL_NS` (kernel) or by how late its read was (user); one that was lost by how far it
-    can lie from the one it shares. TTFT adds how long handing the request over took, ITL takes the stamp's
-    error twice.
-    """
+    """The client's figures for the record. `tokens`: received in the round, for the CPU time of each."""
     health = samples.health
-    chunks = health.chunks
     wall = samples.duration_ns
-    lag = health.lag.quantile_ns(0.99)
-    delay = health.delay.quantile_ns(0.99) if samples.mode == "open" else None
-    bound = error_bound_ns(samples)
-    worst = max((ns for ns in (lag, delay) if ns is not None), default=None)
+    ttft, itl = error_bounds_ns(samples)
     return ClientHealth(
         cpu_us_per_token=health.cpu_ns / 1e3 / tokens if tokens else None,
         cpu_share=health.clock_cpu_ns / wall if wall > 0 else None,
-        lag_ms_p99=None if worst is None else worst / 1e6,
-        merged_share=health.merged / chunks if chunks else None,
+        lag_ms_p99=_p99_ms(health.lag),
+        schedule_delay_ms_p99=_p99_ms(health.delay),
+        merged_share=health.merged / health.chunks if health.chunks else None,
         stamp_source=health.stamp_source if not health.unstamped else "user",
-        error_bound_ms=None if bound is None else bound / 1e6,
+        error_bound_ms=None if ttft is None or itl is None else max(ttft, itl) / 1e6,
+        ttft_error_bound_ms=None if ttft is None else ttft / 1e6,
+        itl_error_bound_ms=None if itl is None else itl / 1e6,
     )
 
 
-def error_bound_ns(samples: Samples) -> int | None:
+def error_bounds_ns(samples: Samples) -> tuple[int | None, int | None]:
+    """How far (TTFT, ITL) can be off at the 99th percentile; None without a token.
+
+    A kernel stamp of its own is off by at most `KERNEL_NS` and the uncertainty of the clock's offset, one
+    in user space by `USER_NS` and the time that a pass over the ready sockets takes. A lost stamp is off by
+    how far it can lie from the one it shares: not before the read before it, and not before the client last
+    looked. TTFT adds the time that handing the request over took; ITL is the difference of two stamps.
+    """
     health = samples.health
     if not health.chunks:
-        return None
-    lost = health.lost.quantile_ns(0.99, total=health.chunks) or 0
+        return None, None
     lag = health.lag.quantile_ns(0.99) or 0
-    own = KERNEL_NS + health.clock_uncertainty_ns if health.stamp_source == "kernel" else lag
-    stamp = own + (lost + lag if lost else 0)
-    ttft = stamp + (health.handover.quantile_ns(0.99) or 0)
-    return max(ttft, 2 * stamp)
+    if health.stamp_source == "kernel" and not health.unstamped:
+        stamp = KERNEL_NS + health.clock_uncertainty_ns
+    else:
+        stamp = USER_NS + lag
+    lost = health.lost.quantile_ns(0.99, total=health.chunks) or 0
+    if lost:
+        stamp += lost + lag
+    return stamp + (health.handover.quantile_ns(0.99) or 0), 2 * stamp
 
 
 def saturated(samples: Samples) -> list[str]:
@@ -64,13 +72,18 @@ def saturated(samples: Samples) -> list[str]:
     reasons = []
     if figures.lag_ms_p99 is not None and figures.lag_ms_p99 > MAX_LAG_MS:
         reasons.append(f"lag p99 {figures.lag_ms_p99:.1f} ms > {MAX_LAG_MS:g} ms")
+    delay = figures.schedule_delay_ms_p99
+    if samples.mode == "open" and delay is not None and delay > MAX_DELAY_MS:
+        reasons.append(f"requests sent late by {delay:.1f} ms at p99 > {MAX_DELAY_MS:g} ms")
     late = health.late_merged / health.chunks if health.chunks else 0.0
     if late > MAX_LATE_MERGED:
         reasons.append(f"{late:.0%} of the stamps lost to lateness > {MAX_LATE_MERGED:.0%}")
-    if (
-        figures.cpu_share is not None
-        and figures.cpu_share > MAX_CPU
-        and samples.duration_ns > MIN_WALL_S * 1e9
-    ):
-        reasons.append(f"{figures.cpu_share:.0%} of a core > {MAX_CPU:.0%}")
+    share = figures.cpu_share
+    if share is not None and share > MAX_CPU and samples.duration_ns > MIN_WALL_S * 1e9:
+        reasons.append(f"{share:.0%} of a core > {MAX_CPU:.0%}")
     return reasons
+
+
+def _p99_ms(histogram: Histogram) -> float | None:
+    ns = histogram.quantile_ns(0.99)
+    return None if ns is None else ns / 1e6

@@ -59,6 +59,12 @@ def draw(lengths: Lengths, random: Random) -> int:
     return max(1, round(value))
 
 
+def token_ids(random: Random, low: int, high: int, count: int) -> list[int]:
+    """Ids in [low, high), four random bytes each: faster than any call per id."""
+    span = high - low
+    return [low + value % span for value in memoryview(random.randbytes(4 * count)).cast("I")]
+
+
 class Generated:
     """Random prompts of the lengths asked.
 
@@ -95,7 +101,7 @@ class Generated:
         output = drawn[1] if output is None else output
         shared = min(wanted - 1, round(wanted * self._share)) if self._share else 0
         if self.exact:
-            own = [self._mark(index), *random.choices(range(self._low, self._high), k=wanted - shared - 1)]
+            own = [self._mark(index), *token_ids(random, self._low, self._high, wanted - shared - 1)]
             return Prompt([*self._shared(shared), *own], None, wanted, output)
         known = words()
         chosen = [known[i % len(known)] for i in self._shared(shared)]
@@ -113,6 +119,7 @@ class Generated:
 
     def _shared(self, length: int) -> list[int]:
         if length > len(self._prefix):
-            high = self._high or 1 << 20
-            self._prefix = rng(*self._key, "prefix").choices(range(self._low, high), k=length * 2)
+            self._prefix = token_ids(
+                rng(*self._key, "prefix"), self._low, self._high or 1 << 20, max(64, length * 2)
+            )
         return self._prefix[:length]

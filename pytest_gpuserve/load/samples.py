@@ -92,7 +92,8 @@ class Health(Struct, kw_only=True):
     late_merged: int = 0
     """Those that lost it because the client was busy, not because they arrived together."""
     lag: Histogram = field(default_factory=Histogram)
-    """From the stamp of a read to the end of the pass over the ready sockets that it belongs to."""
+    """From the stamp of a read to the end of the pass over the ready sockets that it belongs to; with
+    user-space stamps from the start of that pass."""
     lost: Histogram = field(default_factory=Histogram)
     """How far the lost stamps can lie from the one they share."""
     handover: Histogram = field(default_factory=Histogram)

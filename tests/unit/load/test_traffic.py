@@ -88,6 +88,13 @@ def test_a_shared_prefix_is_shared_and_nothing_after_it() -> None:
     assert found[0][:40] != prompts(planned(round_index=1, **load))[0][:40]
 
 
+def test_a_shared_prefix_of_prompts_of_many_lengths() -> None:
+    lengths = Lengths(kind="uniform", mean=0, low=20, high=2000)
+    found = prompts(planned(requests=40, input_tokens=lengths, shared_prefix=0.5))
+    longest = max(found, key=len)
+    assert all(ids[: round(len(ids) * 0.5)] == longest[: round(len(ids) * 0.5)] for ids in found)
+
+
 # --- lengths ----------------------------------------------------------------------------------------
 
 
