@@ -115,12 +115,12 @@ class Server:
             self._began = time.monotonic()
             self._started = datetime.now(UTC).isoformat(timespec="seconds")
             self._supervised = Supervised(spec)
-        except BaseException:
-            lease.release()
-            raise
-        self._supervised.wait_started()
-        lease.hand_over()
-        self._say(f"{self._what}: started, pid {(self._supervised.started or {}).get('pid')}, log {self.log}")
+            self._supervised.wait_started()
+        finally:
+            # Closed, not unlocked: if a supervisor has been started, it may hold the lease already.
+            lease.hand_over()
+        if self._supervised.started is not None:
+            self._say(f"{self._what}: started, pid {self._supervised.started['pid']}, log {self.log}")
 
     def _acquire(self) -> Lease:
         try:

@@ -8,6 +8,7 @@ session and whose parent is gone. When one of them dies the parent dies of it, a
 from __future__ import annotations
 
 import argparse
+import ctypes
 import mmap
 import os
 import signal
@@ -53,9 +54,27 @@ def child(work: object) -> int:
     return pid
 
 
-def plain() -> None:
+def plain(gpu_mib: int) -> None:
+    if gpu_mib:
+        hold_gpu_memory(gpu_mib)
     if os.fork() == 0:
         os.execvp("sleep", ["sleep", "1000"])
+
+
+def hold_gpu_memory(mib: int) -> None:
+    """On the first visible GPU, through the driver's own library."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    context, address = ctypes.c_void_p(), ctypes.c_uint64()
+    for failed in (
+        cuda.cuInit(0),
+        cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),
+        cuda.cuCtxSetCurrent(context),
+        cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(mib << 20)),
+    ):
+        if failed:
+            say(f"CUDA error {failed}")
+            os._exit(4)
+    say(f"holds {mib} MiB of GPU memory")
 
 
 def deaf(name: str) -> None:
@@ -80,9 +99,9 @@ def stray() -> int:
     return int(os.read(read, 32))
 
 
-def family() -> dict[str, int]:
+def family(gpu_mib: int) -> dict[str, int]:
     name = f"stand-in-{os.getpid()}"
-    members = {"plain": child(plain), "deaf": child(lambda: deaf(name)), "stray": stray()}
+    members = {"plain": child(lambda: plain(gpu_mib)), "deaf": child(lambda: deaf(name)), "stray": stray()}
     Path(tempfile.gettempdir(), "left-behind").write_text("x")
     say("family " + " ".join(f"{key}={value}" for key, value in members.items()))
     return members
@@ -107,6 +126,7 @@ def main() -> None:
     parser.add_argument("--mode", default="serve")
     parser.add_argument("--after", type=float, default=0.0, help="seconds of loading, or until it dies")
     parser.add_argument("--flood", type=int, default=0, help="MiB of log before it is ready")
+    parser.add_argument("--gpu-mib", type=int, default=0, help="GPU memory that a child holds")
     parser.add_argument("--alone", action="store_true", help="no children")
     options = parser.parse_args()
 
@@ -121,7 +141,7 @@ def main() -> None:
     if options.mode == "exits":
         print(TRACEBACK, file=sys.stderr, flush=True)
         sys.exit(1)
-    members = {} if options.alone else family()
+    members = {} if options.alone else family(options.gpu_mib)
     threading.Thread(target=watch, args=(members,), daemon=True).start()
     say("Load weight begin.")
     if options.mode == "hopeless":
