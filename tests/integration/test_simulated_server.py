@@ -578,7 +578,7 @@ def test_otherwise_is_another_death(start: Starter, version: str, config: str) -
         classifier.feed(line)
     failure = classifier.finish(-9)
     assert failure is not None and not failure.environment
-    assert (failure.phase, failure.exception) == ("weights_load", "ValueError")
+    assert (failure.phase, failure.failure_class) == ("weights_load", "model_corrupt")
 
 
 def broken_stream(server: Server) -> requests.Response:
