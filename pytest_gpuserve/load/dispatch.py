@@ -215,7 +215,7 @@ class Dispatch:
         connection.flight = None
         self.in_flight -= 1
         self._end(flight, stamp)
-        if flight.response.keep_alive and connection.out is None:
+        if self.api.keep_alive and flight.response.keep_alive and connection.out is None:
             self._idle.append(connection)
         else:
             self.drop(connection)

@@ -74,6 +74,17 @@ def test_framing(loopback: Start, name: str, piece: int) -> None:
     assert server.connections == 1
 
 
+def test_a_server_that_closes_without_saying_so(loopback: Start) -> None:
+    """llama.cpp's answers say Keep-Alive, and after a stream the connection is closed all the same."""
+    head = HEAD + b"transfer-encoding: chunked\r\nkeep-alive: timeout=5, max=100\r\n\r\n"
+    answer = head + chunk(BODY) + b"0\r\n\r\n"
+    server = loopback(lambda _: [Step(0, answer), Step(0.01, None)])
+    api = msgspec.structs.replace(APIS["completions"], keep_alive=False)
+    samples = measure(server.target, workload(requests=4, concurrency=2), api)
+    assert [s.failure for s in samples.requests] == [None] * 4, samples.first_failure
+    assert server.connections == 4
+
+
 def test_connection_close_opens_another(loopback: Start) -> None:
     answer = HEAD + b"connection: close\r\n\r\n" + BODY
     server = loopback(lambda _: [Step(0, answer), Step(0, None)])
