@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SiteError
+from . import tiny_model
 
 if TYPE_CHECKING:
     from ..model import ModelRef
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
 def locate(model: ModelRef, site: Site) -> str:
     """What to pass as the model: the folder that the site names, else the id, which the engine resolves.
 
-    Raises SiteError when it is a folder that does not exist, so that nobody waits for an engine to say so.
+    The name of the tiny model is a folder too, made when it is not there yet. Raises SiteError when it is a
+    folder that does not exist, so that nobody waits for an engine to say so.
     """
     named = site.models.get(model.id)
+    if named is None and model.id == tiny_model.NAME:
+        return str(tiny_model.folder())
     path = named if named is not None else model.id
     if named is None and not path.startswith(("/", "./", "../", "~")):
         return path
@@ -32,7 +36,10 @@ def locate(model: ModelRef, site: Site) -> str:
 
 def local_folder(model: ModelRef, site: Site | None) -> Path | None:
     """The model's folder if it is on this host: mapped, given as a path, or in the Hugging Face cache."""
-    mapped = Path((site.models if site else {}).get(model.id, model.id)).expanduser()
+    models = site.models if site else {}
+    if model.id == tiny_model.NAME and model.id not in models:
+        return tiny_model.folder()
+    mapped = Path(models.get(model.id, model.id)).expanduser()
     if mapped.is_dir():
         return mapped
     home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()

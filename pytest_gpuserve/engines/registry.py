@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 GROUP = "pytest_gpuserve.engines"
 
 OWN = {
+    "llamacpp": "pytest_gpuserve.engines.llamacpp:LlamaCpp",
     "sglang": "pytest_gpuserve.engines.sglang:SGLang",
 }
 """Not entry points of this package, so that they are found in a source tree on PYTHONPATH as well."""

@@ -12,6 +12,7 @@ from ..load.api import Api, Target
 from ..model import ApiKind, Config, EngineBuild, Phase, PhaseRule, Workload
 from . import exposition
 from .base import Command, Counters, Site
+from .control import ask
 from .flags import refuse, render
 from .installed import installed, missing
 from .model_folder import local_folder, locate, vocabulary
@@ -20,8 +21,6 @@ from .round_log import RoundRule, read_round
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.resources.abc import Traversable
-
-    from requests import Response
 
 RESERVED = {
     "model-path": "write `model:`",
@@ -169,9 +168,9 @@ class SGLang:
         )
 
     def info(self, target: Target) -> dict[str, Any]:
-        answer = _ask("GET", target, "/server_info")
+        answer = ask("GET", target, "/server_info")
         if answer.status_code == 404:
-            answer = _ask("GET", target, "/get_server_info")
+            answer = ask("GET", target, "/get_server_info")
         answer.raise_for_status()
         found = answer.json()
         return found if isinstance(found, dict) else {}
@@ -180,14 +179,14 @@ class SGLang:
         """400: requests still run. `timeout` makes newer versions wait, older ones are asked again."""
         deadline = time.monotonic() + FLUSH_PATIENCE_S
         while True:
-            answer = _ask("POST", target, "/flush_cache?timeout=10")
+            answer = ask("POST", target, "/flush_cache?timeout=10")
             if answer.status_code != 400 or time.monotonic() > deadline:
                 answer.raise_for_status()
                 return
             time.sleep(0.2)
 
     def counters(self, target: Target) -> Counters | None:
-        answer = _ask("GET", target, "/metrics")
+        answer = ask("GET", target, "/metrics")
         if answer.status_code == 404:  # without --enable-metrics
             return None
         answer.raise_for_status()
@@ -207,12 +206,3 @@ class SGLang:
 
     def round_warnings(self, log: Path, start: int, end: int) -> tuple[list[str], list[str]]:
         return read_round(log, start, end, ROUND_RULES)
-
-
-def _ask(method: str, target: Target, path: str) -> Response:
-    """A control call, never through a proxy: the server is on this machine."""
-    import requests
-
-    with requests.Session() as session:
-        session.trust_env = False
-        return session.request(method, target.url + path, headers=target.headers, timeout=30, verify=False)
