@@ -194,3 +194,36 @@ def test_the_supervisor_imports_nothing_but_the_standard_library() -> None:
         cwd=Path(launch.PACKAGE_ROOT),
     )
     assert done.stdout.split() == ["pytest_gpuserve"]
+
+
+def test_a_forked_child_of_the_driver_does_not_keep_the_launch_alive(tmp_path: Path) -> None:
+    """It has a copy of the channel, so that the channel never closes: the driver's death itself must be
+    noticed.
+    """
+    code = f"""
+import os, sys, time, uuid
+from pytest_gpuserve.serving.keeper import Spec
+from pytest_gpuserve.serving.launch import Supervised
+one = Supervised(Spec(argv=["sleep", "60"], env={{}}, log={str(tmp_path / "log")!r}, nonce=uuid.uuid4().hex,
+                      driver=os.getpid(), grace=1.0))
+one.wait_started()
+child = os.fork()
+if child:
+    print(one.started["pid"], child, flush=True)
+time.sleep(60)
+"""
+    driver = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(launch.PACKAGE_ROOT)},
+    )
+    assert driver.stdout is not None
+    engine, child = (int(word) for word in driver.stdout.readline().split())
+    driver.kill()
+    driver.wait()
+    driver.stdout.close()
+    end = time.monotonic() + PATIENCE_S
+    while (process := processes.read(engine)) is not None and not process.gone:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.kill(child, 9)
