@@ -97,9 +97,9 @@ def accept(
     """Make the launches of finished runs the baselines of their cases, and of no others.
 
     `cases` are names such as `kimi_k2_5::no-spec-decode`, `no-spec-decode` or `kimi_k2_5`, with shell
-    patterns; without any, all cases of which nothing is lost (`UNASKED`). Records of several runs of a case are
-    taken together, so that a baseline may span days. `tolerance` is written for these cases; None keeps what
-    stands there.
+    patterns; without any, all cases of which nothing is lost (`UNASKED`). Records of several runs of a case
+    are taken together, so that a baseline may span days. `tolerance` is written for these cases; None keeps
+    what stands there.
 
     Raises BaselineError when a case must not be stored, or its file cannot be read or is another GPU's.
     """

@@ -150,7 +150,7 @@ def _tolerance(source: Source, keys: tuple[str, ...], written: str | float | Non
 # --- writing ----------------------------------------------------------------------------------------
 
 HEADER = """\
-# `gpuserve baselines accept` and `--gpuserve-update-baselines` write this file; docs/baselines.md explains it.
+# Written by `gpuserve baselines accept` or `--gpuserve-update-baselines`; docs/baselines.md explains it.
 # Of comments, only those up here are kept."""
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -24,6 +22,10 @@ from pytest_gpuserve.model import (
     Workload,
 )
 from pytest_gpuserve.record import METRIC_DEFINITION, Launch, Metrics, Round, Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 WORKLOAD = Workload(
     name="decode",
