@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pytest_gpuserve import cli, record
+from pytest_gpuserve import cli, commands, record
 from pytest_gpuserve.model import Host, Lengths, Place, Workload
 from pytest_gpuserve.record import Launch, Metrics, Record, Round, Verdict
 from pytest_gpuserve.report import draw, store
@@ -138,6 +138,26 @@ def test_launches_of_several_runs_are_taken_together(capsys: pytest.CaptureFixtu
     assert "h200_smoke::no-spec-decode: 2 launches, new" in capsys.readouterr().out
 
 
+def test_calibrate_proposes_from_launches(capsys: pytest.CaptureFixture[str]) -> None:
+    first = make_run(Verdict.OK, 100.0, 101.0, 99.5)
+    make_run(Verdict.OK, 100.5, 99.0)
+    assert cli.main(["baselines", "calibrate", "--with", first.name]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("h200_smoke::no-spec-decode output_throughput: launches scatter by ")
+    assert "(5 launches)" in out
+    assert "proposed: tolerance: " in out
+
+
+def test_calibrate_needs_launches(capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(Verdict.OK, 100.0)
+    assert cli.main(["baselines", "calibrate"]) == 2
+    assert "no case has two launches: measure with" in capsys.readouterr().err
+    assert cli.main(["baselines", "calibrate", "--metric", "output_troughput"]) == 2
+    assert "is no metric; did you mean 'output_throughput'" in capsys.readouterr().err
+    assert cli.main(["baselines", "calibrate", "--baseline", "1"]) == 2
+    assert "--baseline 1: below 2 launches" in capsys.readouterr().err
+
+
 def test_a_tolerance_is_a_share(capsys: pytest.CaptureFixture[str]) -> None:
     for bad in ("120%", "0", "much"):
         with pytest.raises(SystemExit) as caught:
@@ -216,7 +236,7 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_formats_are_those_that_can_be_drawn() -> None:
-    assert draw.FORMATS == cli.FORMATS
+    assert draw.FORMATS == commands.FORMATS
 
 
 def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch) -> None:

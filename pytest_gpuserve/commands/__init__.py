@@ -1,0 +1,35 @@
+"""The commands of `gpuserve`, a module each. A command imports its area only when it is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]
+    Handler = Callable[[argparse.Namespace], int]
+
+FORMATS = ("text", "markdown", "json", "csv")
+RUN_HELP = "folder of a run, its name under .gpuserve/runs, `latest`, or a file of records"
+
+
+def command(commands: Subcommands, name: str, handler: Handler, text: str) -> argparse.ArgumentParser:
+    """Add a command that `handler` runs; it returns the exit status, and raises InputError for bad input."""
+    parser = commands.add_parser(name, help=text, description=text)
+    parser.set_defaults(handler=handler)
+    return parser
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=FORMATS, default="text", help="what to print (default: text)")
+
+
+def width() -> int:
+    """Columns of the terminal; wide where the output goes elsewhere."""
+    from ..report.table import DEFAULT_WIDTH
+
+    return max(os.get_terminal_size().columns, 80) if sys.stdout.isatty() else DEFAULT_WIDTH
