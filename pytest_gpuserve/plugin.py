@@ -128,10 +128,10 @@ def options_of(config: pytest.Config) -> Options:
         )
     simulation = None
     if simulate is not None:
-        from .engines.simulated import Simulation
+        from .engines.simulated.simulation import Simulation
 
         try:
-            simulation = Simulation.parse(None if simulate == SIMULATE_DEFAULT else simulate, perturb)
+            simulation = Simulation.from_options(None if simulate == SIMULATE_DEFAULT else simulate, perturb)
         except InputError as error:
             raise pytest.UsageError(str(error)) from None
     pythons: dict[str, str] = {}

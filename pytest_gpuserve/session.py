@@ -307,7 +307,7 @@ class Session:
         if end is not None:
             if error is None or (end.kind != "slower" and error.verdict in WORKS):
                 error, outcome, verdict = None, "failed", Verdict.DEAD_END_OPEN
-                note = text = texts.open_(end, case=case, nodeid=nodeid)
+                note = text = texts.open_(end, case=case, nodeid=nodeid, build=self.build(case.config))
             else:
                 fit = texts.judge_failure(end, error)
                 if fit.fits:

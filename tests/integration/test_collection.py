@@ -113,7 +113,12 @@ BAD = {
     "wrong type": ("requests: 1,", "requests: many,", "small.yaml:9:", "requests"),
     "duplicate ids": ("id: tuned", "id: no-spec", "small.yaml:16", "no-spec"),
     "unknown engine": ("engine: sglang", "engine: sglnag", "small.yaml:5", "sglang"),
-    "dangling known": ("sglang-torch-symm-mem", "sglang-torch-sym-mem", "small.yaml:15", "sglang-torch-symm-mem"),
+    "dangling known": (
+        "sglang-torch-symm-mem",
+        "sglang-torch-sym-mem",
+        "small.yaml:15",
+        "sglang-torch-symm-mem",
+    ),
     "dangling compare_to": ("compare_to: no-spec", "compare_to: no-spc", "small.yaml:19", "no-spec"),
     "unregistered marker": ("markers: [blackwell]", "markers: [blackwel]", "small.yaml:2", "blackwell"),
     "a tab": ("  model:", "\tmodel:", "small.yaml:6", "tab"),
@@ -123,7 +128,12 @@ BAD = {
         "small.yaml:15",
         "message",
     ),
-    "a bare number in env": ("gate: none", "gate: none\n    env: {NCCL_P2P_DISABLE: 1}", "small.yaml:21", "quote"),
+    "a bare number in env": (
+        "gate: none",
+        "gate: none\n    env: {NCCL_P2P_DISABLE: 1}",
+        "small.yaml:21",
+        "quote",
+    ),
 }
 
 
