@@ -61,6 +61,8 @@ class Failure(Struct, frozen=True, kw_only=True):
     """True for the state of the machine, which is never a dead end."""
     exit_status: int | None = None
     advice: str = ""
+    gpus_idle_before: bool = False
+    """The GPUs were seen idle before the start, so that the memory which ran out was the server's own."""
 
 
 class Spread(Struct, frozen=True, kw_only=True):
