@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..errors import InputError
 from ..model import Lengths, Workload
@@ -217,8 +217,10 @@ def plan(
             vocabulary=api.vocabulary if exact else None,
             stride=stride,
         )
+    if not api.ignore_eos:
+        workload = structs.replace(workload, ignore_eos=False)  # lengths are a cap: nobody can demand them
     options: dict[str, Any] = {"temperature": workload.temperature}
-    if api.ignore_eos and workload.ignore_eos:
+    if workload.ignore_eos:
         options["ignore_eos"] = True
     return Traffic(
         workload,
@@ -256,7 +258,7 @@ def warmup(workload: Workload) -> Workload | None:
         changes |= {"requests": workload.warmup, "duration": None}
     if workload.concurrency is None and workload.request_rate is None:
         changes["concurrency"] = workload.warmup or workload.requests
-    return msgspec.structs.replace(workload, **changes)
+    return structs.replace(workload, **changes)
 
 
 __all__ = ["Lengths", "Planned", "Traffic", "plan", "warmup"]

@@ -115,7 +115,8 @@ class Loopback:
                         return
                     pending += data
                 head, _, body = pending.partition(b"\r\n\r\n")
-                length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+                _, given, rest = head.lower().partition(b"content-length:")
+                length = int(rest.split(b"\r\n")[0]) if given else 0
                 while len(body) < length:
                     body += sock.recv(65536)
                 arrived = time.monotonic()

@@ -1,0 +1,277 @@
+"""`gpuserve bench`, run in this process against a server that is told what to say."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_gpuserve.load import bench
+from pytest_gpuserve.load.bench_options import lengths
+from pytest_gpuserve.load.bench_output import Live
+from pytest_gpuserve.load.client import Progress
+from pytest_gpuserve.model import Lengths
+
+from .conftest import HANG, Step, stream
+from .test_faults import GOOD, status, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Loopback, Request
+
+    Start = Callable[..., Loopback]
+
+ANSWER = stream(*GOOD)
+EXACT = ["--api", "completions", "--model", "m", "--input-tokens", "8", "--output-tokens", "4"]
+
+
+def ran(server: Loopback, *options: str, exact: bool = True) -> int:
+    return bench.main([server.target.url, *(EXACT if exact else []), *options])
+
+
+def as_json(capsys: pytest.CaptureFixture[str], server: Loopback, *options: str, status: int = 0) -> Any:
+    assert ran(server, "--json", *options) == status
+    return json.loads(capsys.readouterr().out)
+
+
+def test_json_has_the_names_of_the_record(loopback: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    said = as_json(capsys, loopback(ANSWER), "--requests", "6", "--concurrency", "2", "--seed", "7")
+    assert said["requests"] == {
+        "ok": 6,
+        "failed": 0,
+        "input_tokens": 48,
+        "output_tokens": 24,
+        "cached_tokens": None,
+    }
+    assert said["failures"] == {} and said["seed"] == 7
+    assert said["metrics"]["output_throughput"] > 0
+    for name in ("ttft_ms", "chunk_gap_ms", "e2e_ms"):
+        assert set(said["metrics"][name]) == {"mean", "p50", "p90", "p99", "n"}
+    assert {"cpu_us_per_token", "lag_ms_p99", "merged_share", "stamp_source", "error_bound_ms"} <= set(
+        said["client"]
+    )
+    assert said["client"]["stamp_source"] == "kernel"
+
+
+def test_the_whole_object_when_every_request_failed(
+    loopback: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = loopback(status(503, b"busy"))
+    said = as_json(capsys, server, "--requests", "5", status=1)
+    assert said["requests"]["ok"] == 0 and said["requests"]["failed"] == 5
+    assert said["failures"] == {"http_503": 5}
+    assert said["metrics"]["output_throughput"] is None and said["metrics"]["ttft_ms"] is None
+    assert {"tpot_ms", "itl_ms", "chunk_gap_ms", "e2e_ms"} <= set(said["metrics"])
+    assert "busy" in said["invalid"][0] and said["client"]["merged_share"] is None
+    assert len(server.requests) == 5
+
+
+def test_one_failed_request_is_status_1(loopback: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    def script(request: Request) -> bytes:
+        return status(500, b"{}") if request.index == 1 else ANSWER
+
+    said = as_json(capsys, loopback(script), "--requests", "3", status=1)
+    assert said["requests"]["ok"] == 2 and said["metrics"]["ttft_ms"]["n"] == 2
+
+
+def test_an_invalid_round_is_status_0(loopback: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    said = as_json(capsys, loopback(ANSWER), "--output-tokens", "9")
+    assert "output lengths not as asked" in said["invalid"][0]
+
+
+def test_samples(loopback: Start, tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    answers = [Step(0.01, ANSWER)]
+    assert ran(loopback(lambda _: answers), "--requests", "4", "--samples", str(path)) == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sorted(line["index"] for line in lines) == [0, 1, 2, 3]
+    assert all(len(line["token_times_ms"]) == 4 and line["tokens"] == [1, 2, 3, 4] for line in lines)
+    assert all(line["token_times_ms"][0] > line["sent_ms"] for line in lines)
+
+
+def test_report_for_people(loopback: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran(loopback(ANSWER), "--requests", "4", "--slo-ttft", "1000") == 0
+    out, err = capsys.readouterr()
+    for word in ("4 ok, 0 failed", "tok/s", "goodput", "TTFT", "stamps: kernel", "off by at most"):
+        assert word in out
+    assert err == ""
+
+
+def models(owner: str) -> bytes:
+    body = json.dumps({"data": [{"id": "the-model", "owned_by": owner}]}).encode()
+    return status(200, body, b"content-type: application/json")
+
+
+@pytest.mark.parametrize(
+    ("owner", "path", "engine"),
+    [
+        ("sglang", b"/generate", "sglang"),
+        ("vllm", b"/v1/completions", "vllm"),
+        ("llamacpp", b"/v1/completions", "llamacpp"),
+        ("somebody", b"/v1/chat/completions", "openai"),
+    ],
+)
+def test_the_server_says_what_it_is(
+    loopback: Start, capsys: pytest.CaptureFixture[str], owner: str, path: bytes, engine: str
+) -> None:
+    generated = stream(
+        'data: {"text":"a","meta_info":{"finish_reason":{"type":"length"},"completion_tokens":1}}',
+        "data: [DONE]",
+    )
+
+    def script(request: Request) -> bytes:
+        if request.head.startswith(b"GET"):
+            return models(owner)
+        return generated if path == b"/generate" else ANSWER
+
+    server = loopback(script)
+    bench.main([server.target.url, "--json", "--requests", "1"])
+    said = json.loads(capsys.readouterr().out)
+    assert said["engine"] == engine and said["requests"]["ok"] + said["requests"]["failed"] == 1
+    assert server.requests[-1].head.startswith(b"POST " + path)
+    assert said["model"] == "the-model"
+
+
+def test_nothing_but_the_requests_is_sent_when_all_is_said(loopback: Start) -> None:
+    server = loopback(ANSWER)
+    ran(server, "--engine", "vllm", "--requests", "3")
+    assert [r.head.split(b" ")[0] for r in server.requests] == [b"POST"] * 3
+    body = json.loads(server.requests[0].body)
+    assert body["model"] == "m" and body["stream_options"]["continuous_usage_stats"] is True
+
+
+def test_warm_up_and_measured_prompts_differ(loopback: Start) -> None:
+    server = loopback(ANSWER)
+    assert ran(server, "--requests", "3", "--warmup", "2", "--text") == 0
+    prompts = [json.loads(r.body)["prompt"] for r in server.requests]
+    assert len(prompts) == len(set(prompts)) == 5
+
+
+def test_the_seed_gives_the_same_requests(loopback: Start) -> None:
+    server = loopback(ANSWER)
+    for seed in ("1", "1", "2"):
+        ran(server, "--requests", "2", "--seed", seed)
+    first, second, third = (
+        [json.loads(r.body)["prompt"] for r in server.requests[i : i + 2]] for i in (0, 2, 4)
+    )
+    assert first == second != third
+
+
+def test_base_paths_and_keys(loopback: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "s3cret")
+    server = loopback(ANSWER)
+    options = [*EXACT, "--requests", "1", "--api-key-env", "KEY", "--header", "X-A: b"]
+    assert bench.main([server.target.url + "/proxy/v1/", *options]) == 0
+    head = server.requests[0].head
+    assert head.startswith(b"POST /proxy/v1/completions HTTP/1.1")
+    assert b"Authorization: Bearer s3cret" in head and b"X-A: b" in head
+
+
+def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert bench.main([url, "--json", "--requests", "3", "--quiet"]) == 1
+    assert json.loads(capsys.readouterr().out)["failures"] == {"connect_refused": 3}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["ftp://x"],
+        ["http://"],
+        ["http://h:99999"],
+        ["http://h", "--engine", "nonesuch"],
+        ["http://h", "--engine", "vllm", "--api", "generate"],
+        ["http://h", "--header", "nothing"],
+        ["http://h", "--api-key-env", "GPUSERVE_NOT_SET"],
+        ["http://h", *EXACT, "--samples", "/nonexistent/folder/s.jsonl"],
+        ["http://h", *EXACT, "--dataset", "/nonexistent/d.jsonl"],
+    ],
+)
+def test_bad_input_is_status_2_and_one_line(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(options) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["http://h", "--concurrency", "0"],
+        ["http://h", "--concurrency", "2", "--rate", "3"],
+        ["http://h", "--rate", "-1"],
+        ["http://h", "--rate", "inf"],
+        ["http://h", "--input-tokens", "9-3"],
+        ["http://h", "--api", "soap"],
+        [],
+    ],
+)
+def test_bad_usage(options: list[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        bench.main(options)
+    assert exit_.value.code == 2
+
+
+def test_lengths() -> None:
+    assert lengths("64") == Lengths(mean=64)
+    assert lengths("8-16") == Lengths(kind="uniform", mean=12, low=8, high=16)
+    assert lengths("lognormal:100:0.5") == Lengths(kind="lognormal", mean=100, sigma=0.5)
+
+
+def test_ctrl_c_reports_what_there_is(loopback: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    def script(request: Request) -> list[Step]:
+        return [Step(0, ANSWER)] if request.index < 2 else [Step(0, stream(text(), end=False)), HANG]
+
+    server = loopback(script)
+
+    def interrupt() -> None:
+        while len(server.requests) < 3:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    threading.Thread(target=interrupt, daemon=True).start()
+    assert ran(server, "--json", "--requests", "5") == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["requests"]["ok"] == 2 and said["failures"] == {"interrupted": 1}
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_live_line_is_redrawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("pytest_gpuserve.load.bench_output.time.monotonic", lambda: now[0])
+    screen = Terminal()
+    live = Live(screen)
+    live.show(Progress(1.0, 10, 2, 8, 1000))
+    live.show(Progress(1.1, 10, 2, 8, 1100))
+    now[0] = 1.0
+    live.show(Progress(2.0, 20, 2, 18, 3000))
+    assert screen.getvalue().count("\r") == 2 and "2,000 chunks/s" in screen.getvalue()
+    live.clear()
+    assert screen.getvalue().endswith("\r")
+
+
+def test_the_live_line_elsewhere_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("pytest_gpuserve.load.bench_output.time.monotonic", lambda: now[0])
+    log = io.StringIO()
+    live = Live(log)
+    for now[0] in (1.0, 5.0, 11.0, 12.0):
+        live.show(Progress(now[0], 1, 1, 0, 10))
+    live.clear()
+    assert log.getvalue().count("\n") == 1 and "\r" not in log.getvalue()
