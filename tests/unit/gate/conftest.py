@@ -1,4 +1,4 @@
-"""Cases, hosts and launches of known figures."""
+"""A case, its host, and baselines of known figures."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from pytest_gpuserve.model import (
     Place,
     Workload,
 )
-from pytest_gpuserve.record import METRIC_DEFINITION, Launch, Metrics, Round, Spread
+from pytest_gpuserve.record import METRIC_DEFINITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 WORKLOAD = Workload(
     name="decode",
@@ -41,34 +40,6 @@ CONFIG = Config(
     model=ModelRef(id="moonshotai/Kimi-K2.5"),
     args={"tp-size": 8},
 )
-
-
-def spread(value: float) -> Spread:
-    return Spread(mean=value, p50=value, p90=value, p99=value, n=4)
-
-
-def launch(values: Sequence[float], *, invalid: Sequence[str] = (), **metrics: float | None) -> Launch:
-    """A launch whose rounds have these output throughputs; TPOT follows from it at concurrency 1."""
-
-    def one(value: float) -> Round:
-        figures: dict[str, Any] = {"output_throughput": value, "tpot_ms": 1000 / value, **metrics}
-        return Round(
-            duration_s=20,
-            invalid=list(invalid),
-            metrics=Metrics(
-                **{
-                    name: spread(each) if name.endswith("_ms") and each is not None else each
-                    for name, each in figures.items()
-                }
-            ),
-        )
-
-    return Launch(started="2026-11-29T12:00:00+00:00", rounds=[one(value) for value in values])
-
-
-def flat(*means: float) -> list[Launch]:
-    """A launch a mean, of three equal rounds."""
-    return [launch([mean] * 3) for mean in means]
 
 
 STEADY = (89.2, 90.1, 89.6, 88.9, 89.9, 89.3, 90.0, 89.1)
@@ -149,8 +120,3 @@ def reported(make_baseline: Callable[..., Baseline]) -> Baseline:
         model=None,
         reported=Reported(source="a forum", metric="output_throughput", value=89.5, workload="one stream"),
     )
-
-
-@pytest.fixture
-def baselines_folder(tmp_path: Path) -> Path:
-    return tmp_path / "baselines"

@@ -57,4 +57,4 @@ def test_all_looks_together_err_at_the_level_although_the_variance_is_estimated(
     # Three standard errors of the simulation, and the two per cent that the correction is good for.
     slack = 3 * np.sqrt(level / trials) + 0.02 * level
     assert crossed.mean() <= level + slack
-    assert crossed.mean() >= 0.85 * level
+    assert crossed.mean() >= 0.8 * level, "nor is more given away than the correction costs with two launches"
