@@ -34,6 +34,7 @@ class Teller:
             failure,
             message=self._redactor.text(failure.message),
             excerpt=self._redactor.text(failure.excerpt),
+            gpus_idle_before=True,  # a lease is given only after an idle check
         )
         lines = [f"{self._who}: {self._engine} {self._redactor.text(what)}"]
         if clean.message and clean.message not in lines[0]:
