@@ -54,7 +54,9 @@ def settings(statement: ast.stmt) -> Iterator[Setting]:
         case ast.AugAssign(target=target, op=op, value=value):
             symbol = ast.unparse(ast.BinOp(ast.Name("a"), op, ast.Name("b")))[2:-2]
             for one in _assigned(target, ast.unparse(value)):
-                yield Setting(one.name, f"{one.name} {symbol} {one.value}", one.variable, one.on_options, one.holder)
+                yield Setting(
+                    one.name, f"{one.name} {symbol} {one.value}", one.variable, one.on_options, one.holder
+                )
         case ast.Return(value=ast.Dict(keys=keys, values=values)):
             for key, value in zip(keys, values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
@@ -93,7 +95,9 @@ def _called(call: ast.Call) -> Iterator[Setting]:
     match call:
         case ast.Call(func=ast.Name(id="setattr"), args=[holder, ast.Constant(value=str(key)), value]):
             yield Setting(key, ast.unparse(value), holder=holder)
-        case ast.Call(func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="envs"), attr=key), attr="set")):
+        case ast.Call(
+            func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="envs"), attr=key), attr="set")
+        ):
             yield Setting(key, ", ".join(ast.unparse(one) for one in call.args), variable=True)
         case ast.Call(func=ast.Attribute(attr="setdefault"), args=[ast.Constant(value=str(key)), value]):
             variable = "environ" in ast.unparse(call.func)
@@ -134,18 +138,22 @@ def spoken(node: ast.expr | None) -> str:
         case ast.Constant(value=str(text)):
             return text
         case ast.JoinedStr(values=parts):
-            return "".join(
-                part.value if isinstance(part, ast.Constant) else f"{{{ast.unparse(part.value)}}}"
-                for part in parts
-                if isinstance(part, ast.FormattedValue)
-                or (isinstance(part, ast.Constant) and isinstance(part.value, str))
-            )
+            return "".join(_part(part) for part in parts)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return spoken(left) + spoken(right)
         case ast.BinOp(left=left, op=ast.Mod()):
             return spoken(left)
         case ast.Call(func=ast.Attribute(value=text, attr="format" | "join")):
             return spoken(text)
+    return ""
+
+
+def _part(part: ast.expr) -> str:
+    match part:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.FormattedValue(value=value):
+            return f"{{{ast.unparse(value)}}}"
     return ""
 
 
@@ -170,7 +178,9 @@ def ends(body: list[ast.stmt]) -> bool:
             return ends(then) and ends(otherwise)
         case ast.With(body=inner):
             return ends(inner)
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="sys" | "os"), attr="exit" | "_exit"))):
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(value=ast.Name(id="sys" | "os"), attr="exit" | "_exit"))
+        ):
             return True
     return False
 

@@ -1,7 +1,7 @@
 """`gpuserve explain`: every place in an engine's source that reads an option, and what else it then demands.
 
-The engine is not imported: its files are searched for the option's name, parsed with `ast`, and conditions are
-folded with the value that is asked about.
+The engine is not imported: its files are searched for the option's name and parsed with `ast`, and conditions
+are folded with the value that is asked about.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import InputError
-from .fold import UNKNOWN, Unknown
 from .options import Layout, Option, Options, is_variable
 from .order import Path as CallPath
 from .order import call_order
-from .readings import Assumed, Readings, Side, convert
-from .sites import Site, Walk
+from .readings import Readings
+from .recognise import Assumed
+from .sides import Side, convert
+from .sites import Walk
+from .values import UNKNOWN, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .package import Package
+    from .site import Site
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -35,11 +38,13 @@ class Explanation(Struct, frozen=True, kw_only=True):
     written: str | None
     given: tuple[Assumed, ...]
     sites: tuple[Site, ...]
-    """Demands in the order in which they are met, then settings, what overrides it, warnings and other reads."""
+    """Demands in the order in which they come, then settings, what overrides it, warnings and other reads."""
     same_name: tuple[tuple[str, int], ...]
     """(file, line) of attributes of that name on objects that may hold something else."""
     known: frozenset[str]
     """Names of all options, for those who compare."""
+    followed: bool = True
+    """The option was followed through the parameters it is passed to."""
 
     def of_kind(self, kind: str, *, every: bool = False) -> list[Site]:
         """Sites of a kind; those that are the same without the flag only if `every`."""
@@ -50,7 +55,7 @@ KINDS = ("demand", "setting", "overridden", "warning", "read")
 
 
 def explain(package: Package, layout: Layout, question: str, given: Iterable[str] = ()) -> Explanation:
-    """Answer `moe-a2a-backend=flashinfer`, `enable-torch-symm-mem`, or `NCCL_ALGO=Tree` from a package's source.
+    """Answer `moe-a2a-backend=flashinfer`, `enable-torch-symm-mem` or `NCCL_ALGO=Tree` from the source.
 
     Without a value all branches are shown; a switch without one counts as switched on. `given` are further
     options that are set besides, written alike. InputError for an option that the engine does not have, or a
@@ -97,6 +102,7 @@ def _explain(package: Package, layout: Layout, question: str, given: Iterable[st
         sites=tuple(_sorted(_single(found), call_order(options))),
         same_name=tuple(sorted(set(walk.same_name))),
         known=known,
+        followed=readings.passing.complete,
     )
 
 
@@ -135,10 +141,24 @@ def _single(sites: Iterable[Site]) -> list[Site]:
 
 
 def _sorted(sites: list[Site], order: dict[tuple[str, int], CallPath]) -> list[Site]:
-    never = (1 << 30,)
+    """Demands that every configuration meets come first, by the time at which they are met."""
 
     def key(site: Site) -> tuple[Any, ...]:
-        reached = order.get((site.file, site.function_line), never)
-        return KINDS.index(site.kind), not site.in_arguments, (*reached, site.line), site.file, site.line
+        reached = order.get((site.file, site.function_line), ())
+        unsure = sum(one.holds is None for one in site.conditions)
+        return (
+            KINDS.index(site.kind),
+            not site.in_arguments,
+            not site.reached,
+            (*reached, site.line) if site.reached and site.in_arguments else (not site.fails, unsure),
+            site.file,
+            site.line,
+        )
 
-    return sorted(sites, key=key)
+    return sorted(
+        (
+            replace(one, reached=not one.in_arguments or not order or (one.file, one.function_line) in order)
+            for one in sites
+        ),
+        key=key,
+    )

@@ -7,70 +7,16 @@ from __future__ import annotations
 
 import ast
 import operator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from .values import UNKNOWN, Member, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .package import Definition, Module
+    from .package import Module
     from .scope import Scope
-
-
-class Unknown:
-    """The value of what cannot be told from the source."""
-
-    def __repr__(self) -> str:
-        return "?"
-
-    def __bool__(self) -> bool:
-        raise TypeError("an unknown value is neither true nor false")
-
-
-UNKNOWN = Unknown()
-
-
-class Member(Struct, frozen=True):
-    """A member of an enumeration, or a value wrapped in one. `home` is None when the class was not found."""
-
-    value: Any
-    home: tuple[Module, ast.ClassDef] | None = None
-
-    def __eq__(self, other: object) -> bool:
-        return self.value == (other.value if isinstance(other, Member) else other)
-
-    def __hash__(self) -> int:
-        return hash(self.value)
-
-
-class Reader(Protocol):
-    """Knows what an expression has to do with the options in question."""
-
-    def value(self, node: ast.expr, scope: Scope) -> tuple[bool, Any]:
-        """(whether the node itself reads a known option, its value)."""
-
-    def mentions(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether the option in focus plays a part in the expression."""
-
-    def concerns(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether any option with an assumed value does."""
-
-    def settled(self, scope: Scope) -> bool:
-        """Whether `self.x` is what its class sets it to; an option's field has the user's value first."""
-
-    def sources(self, name: str, scope: Scope) -> list[tuple[ast.expr, Scope]]:
-        """Where else a name gets its value: arguments of calls, assignments to a `global` name."""
-
-    def passes_on(self, call: ast.Call, scope: Scope) -> bool:
-        """Whether a function is called that answers a question about the option in focus."""
-
-    def resolve(self, module: Module, name: str) -> tuple[Module, Definition] | None: ...
-
-    def module_scope(self, module: Module) -> Scope: ...
-
-    def focus_key(self) -> str:
-        """Names the value assumed for the option in focus."""
+    from .values import Reader
 
 
 COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -94,7 +40,13 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 STRING_METHODS = frozenset({"lower", "upper", "strip", "startswith", "endswith", "split", "replace"})
 CONTAINERS: dict[str, Callable[[Any], Any]] = {"frozenset": list, "set": list, "tuple": list, "list": list}
-CONVERSIONS: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "str": str, "float": float, "len": len}
+CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "bool": bool,
+    "int": int,
+    "str": str,
+    "float": float,
+    "len": len,
+}
 _DEPTH = 12
 _FELL_THROUGH = object()
 
@@ -152,9 +104,11 @@ class Fold:
         if scope.is_local(node.id) or self.reader.sources(node.id, scope):
             return self._local(node.id, scope, depth)
         resolved = self.reader.resolve(scope.module, node.id)
-        if resolved is None or not isinstance(resolved[1], ast.expr):
+        if resolved is None:
             return UNKNOWN
         module, expression = resolved
+        if not isinstance(expression, ast.expr):
+            return UNKNOWN
         return self.value(expression, self.reader.module_scope(module), depth)
 
     def _local(self, name: str, scope: Scope, depth: int) -> Any:

@@ -1,4 +1,4 @@
-"""What options and variables an engine declares, read from its source: flags, choices, default, deprecation."""
+"""What options and variables an engine declares, read from its source: flags, choices, default and so on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ..model import Place
-from .fold import UNKNOWN, Fold, Member, Unknown
+from .fold import Fold
 from .scope import Scope
+from .values import UNKNOWN, Member, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -123,7 +124,7 @@ class Options:
         return found
 
     def find(self, written: str) -> Option | None:
-        """The option that a user means by `--tp-size`, `tp_size`, `tensor-parallel-size`, or a variable's name."""
+        """What a user means by `--tp-size`, `tp_size`, `tensor-parallel-size`, or the name of a variable."""
         if is_variable(written):
             return self.variables.get(written) or Option(name=written, variable=True, default=None)
         word = written.lstrip("-").replace("_", "-")
@@ -167,7 +168,7 @@ class Options:
                 pass
             case kind:
                 extra = []
-        flags = (name.replace("_", "-"),) if extra else ()
+        flags: tuple[str, ...] = (name.replace("_", "-"),) if extra else ()
         choices: tuple[str, ...] = _literal(kind)
         text = ""
         for one in extra:
@@ -192,7 +193,7 @@ class Options:
     def _merged(
         self, before: Option, flags: tuple[str, ...], keywords: dict[str, ast.expr], module: Module, line: int
     ) -> Option:
-        """A field with what `add_argument` says of it; a field that has its flags already gains a spelling."""
+        """A field with what `add_argument` says; one that has its flags already gains a spelling."""
         values = {key: self._constant(value, module) for key, value in keywords.items()}
         action = keywords.get("action")
         told = ast.unparse(action) if action else ""
@@ -229,10 +230,9 @@ def _add_arguments(module: Module) -> Iterator[tuple[str, tuple[str, ...], dict[
     for node in ast.walk(module.tree):
         match node:
             case ast.Call(func=ast.Attribute(attr="add_argument"), args=arguments, keywords=keywords):
+                texts = [one.value for one in arguments if isinstance(one, ast.Constant)]
                 flags = tuple(
-                    one.value.lstrip("-")
-                    for one in arguments
-                    if isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.startswith("--")
+                    one.lstrip("-") for one in texts if isinstance(one, str) and one.startswith("--")
                 )
                 if flags:
                     given = {word.arg: word.value for word in keywords if word.arg}
@@ -265,7 +265,9 @@ def _literal(kind: ast.expr) -> tuple[str, ...]:
 def _strings(value: Any) -> list[str]:
     if isinstance(value, Unknown) or not isinstance(value, list):
         return []
-    return [str(one.value if isinstance(one, Member) else one) for one in value if not isinstance(one, Unknown)]
+    return [
+        str(one.value if isinstance(one, Member) else one) for one in value if not isinstance(one, Unknown)
+    ]
 
 
 class _Constants:

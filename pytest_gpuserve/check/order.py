@@ -1,4 +1,4 @@
-"""In which order an engine comes by the functions that resolve its options, so that the first demand is listed first."""
+"""In which order an engine comes by the functions that resolve its options."""
 
 from __future__ import annotations
 

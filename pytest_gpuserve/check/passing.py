@@ -1,7 +1,7 @@
 """How an option travels: as an argument to functions and constructors, and through `global` names.
 
-`set_torch_symm_mem_all_reduce(server_args.enable_torch_symm_mem)` is the last place that names that option; all that
-matters is behind it. Followed round by round, as long as it stays a manageable number of places.
+`set_torch_symm_mem_all_reduce(server_args.enable_torch_symm_mem)` is the last place that names that option,
+and all that matters is behind it. Followed round by round, while it stays a manageable number of places.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 6
 LIMIT = 150
-"""Parameters beyond which an option (such as `tp_size`) goes everywhere, and nothing is learned from where."""
+"""Parameters beyond which an option (such as `tp_size`) goes everywhere, so that nothing is learned."""
 
 Source = tuple[ast.expr, "Scope"]
 

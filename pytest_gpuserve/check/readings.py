@@ -1,4 +1,4 @@
-"""What counts as reading an option or a variable, and its value under the assumptions of a question."""
+"""Where an option is read, and which names, functions and attributes carry it further."""
 
 from __future__ import annotations
 
@@ -6,52 +6,23 @@ import ast
 import re
 from bisect import bisect_left
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
-
-from .fold import UNKNOWN, Fold, Member, Unknown
-from .options import Option, Options
 from .package import FunctionNode
 from .passing import Passing
+from .recognise import Recogniser
 from .scope import Scope, class_attributes, own_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from .options import Options
     from .package import Definition, Module, Package
+    from .recognise import Assumed, Read
 
-ARGUMENT_NAMES = re.compile(r"^(cfg|view|resolved|sargs|args)$|args$")
-"""Names under which SGLang hands its options about."""
-ARGUMENT_CALLS = re.compile(r"^_?resolv(ed|ing)_view$|^get_\w*args$|^get_(global_)?server_args$")
-VARIABLE_CALLS = {"get_bool_env_var": "bool", "get_int_env_var": "int", "get_float_env_var": "float"}
-"""Readers of variables that convert; every other one gives the text."""
 _ANSWERS = (ast.Constant, ast.BoolOp, ast.Compare, ast.UnaryOp)
 _PARTS = (ast.Name, ast.Attribute, ast.Subscript, ast.Compare, ast.Call)
-TRUE_WORDS, FALSE_WORDS = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
-
-
-class Assumed(Struct, frozen=True, kw_only=True):
-    """An option with the value that it is assumed to have; UNKNOWN stands for any."""
-
-    option: Option
-    value: Any = UNKNOWN
-    written: str | None = None
-    """The value as the user wrote it."""
-
-    @property
-    def name(self) -> str:
-        return self.option.name
-
-
-class Read(Struct, frozen=True):
-    """A node that reads an option. `form`: `plain`, or how a variable is read (`text`, `bool`, `set`, ...)."""
-
-    name: str
-    form: str = "plain"
-    default: ast.expr | None = None
-    home: tuple[Module, ast.ClassDef] | None = None
 
 
 class Sought(NamedTuple):
@@ -70,10 +41,10 @@ class Readings:
         self.focus = focus
         self.passing = Passing()
         self.assumed = {one.name: one for one in (*given, focus)}
+        self._recogniser = Recogniser(options, self.assumed)
         self._scopes: dict[Module, Scope] = {}
         # Remembered by identity, and with the node, so that no other one can get its identity meanwhile.
         self._mentions: dict[tuple[int, int, Sought], tuple[ast.expr, bool]] = {}
-        self._reads: dict[int, tuple[ast.expr, Read | None]] = {}
         self._carriers: dict[tuple[int, str, Sought], bool] = {}
         self._lines: dict[Module, list[int]] = {}
         self.passing.follow(self)
@@ -106,10 +77,18 @@ class Readings:
             return True
         # Several returns: plain answers alone, so that what is built from the option does not count as it.
         plain = all(value is None or isinstance(value, _ANSWERS) for value in returned)
-        return plain and len(returned) > 1 and any(
-            (isinstance(node, ast.If) and self.mentions(node.test, inner))
-            or (isinstance(node, ast.Return) and node.value is not None and self.mentions(node.value, inner))
-            for node in nodes
+        return (
+            plain
+            and len(returned) > 1
+            and any(
+                (isinstance(node, ast.If) and self.mentions(node.test, inner))
+                or (
+                    isinstance(node, ast.Return)
+                    and node.value is not None
+                    and self.mentions(node.value, inner)
+                )
+                for node in nodes
+            )
         )
 
     def passes_on(self, call: ast.Call, scope: Scope) -> bool:
@@ -138,7 +117,7 @@ class Readings:
         return [module.path for module in found if module is not None]
 
     def forget(self, changed: Iterable[str]) -> None:
-        """Once more is known of how the option travels through some modules, what was remembered is outdated."""
+        """What was remembered is outdated when more is known of how the option travels through modules."""
         self._mentions.clear()
         self._carriers.clear()
         for dotted in changed:
@@ -148,7 +127,7 @@ class Readings:
         self.__dict__.pop("paths", None)
 
     def concerned(self, module: Module) -> Iterator[Scope]:
-        """The functions of a module in which the option is named, itself or through a name that carries it."""
+        """Functions of a module in which the option is named, itself or through a name that carries it."""
         lines = self.lines(module)
         pending: list[tuple[list[ast.stmt], Scope]] = [(module.tree.body, self.module_scope(module))]
         while pending:
@@ -166,10 +145,10 @@ class Readings:
     def _passes(self, module: Module, names: Iterable[str]) -> bool:
         return any(self._is_carrier(module, name) for name in names)
 
-    def _is_carrier(self, module: Module, name: str) -> bool:
+    def _is_carrier(self, module: Module, name: str | None) -> bool:
         if name in self.carriers.get(module.dotted, ()):
             return True
-        if name not in module.imports or name in module.definitions:
+        if name is None or name not in module.imports or name in module.definitions:
             return False
         origin, inner = module.imports[name]
         if inner not in self._carrier_names:
@@ -220,12 +199,11 @@ class Readings:
 
     def read(self, node: ast.expr, scope: Scope) -> Read | None:
         """The option that this very node reads, one that is in focus or given."""
-        rule = _RECOGNISE.get(type(node))
-        if rule is None:
-            return None
-        if id(node) not in self._reads:
-            self._reads[id(node)] = node, rule(self, node, scope)
-        return self._reads[id(node)][1]
+        return self._recogniser.read(node, scope)
+
+    def holds_options(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether an object is the engine's options, or a view of them."""
+        return self._recogniser.holds_options(node, scope)
 
     def mentions(self, node: ast.expr, scope: Scope) -> bool:
         """Whether the option in focus plays a part in the expression, through names that carry it as well."""
@@ -245,10 +223,11 @@ class Readings:
     def _within(self, node: ast.expr, scope: Scope, sought: Sought) -> bool:
         key = (id(node), id(scope.function), sought)
         if key not in self._mentions:
-            self._mentions[key] = node, any(
-                self._carries(part, scope, sought)
-                for part in ast.walk(node)
-                if isinstance(part, _PARTS)
+            self._mentions[key] = (
+                node,
+                any(
+                    self._carries(part, scope, sought) for part in ast.walk(node) if isinstance(part, _PARTS)
+                ),
             )
         return self._mentions[key][1]
 
@@ -322,7 +301,7 @@ class Readings:
         return "carriers" in self.__dict__ and self._is_carrier(scope.module, name)
 
     def same_name(self, node: ast.expr, scope: Scope) -> bool:
-        """An attribute of the option's name on an object of which we do not know that it holds the options."""
+        """An attribute of the option's name on an object that is not known to hold the options."""
         return (
             isinstance(node, ast.Attribute)
             and node.attr == self.focus.name
@@ -330,103 +309,6 @@ class Readings:
             and self.read(node, scope) is None
             and not scope.attributes(node)
         )
-
-    def _attribute(self, node: ast.Attribute, scope: Scope) -> Read | None:
-        if node.attr in self.assumed and isinstance(node.ctx, ast.Load) and self.holds_options(node.value, scope):
-            return None if self.assumed[node.attr].option.variable else Read(node.attr)
-        return None
-
-    def holds_options(self, node: ast.expr, scope: Scope, depth: int = 4) -> bool:
-        """Whether an object is the engine's options, or a view of them."""
-        if depth == 0:
-            return False
-        match node:
-            case ast.Name(id="self"):
-                return self._in_arguments(scope) or (scope.cls is not None and scope.cls.name == "ServerArgs")
-            case ast.Name(id=name):
-                if self._in_arguments(scope) or ARGUMENT_NAMES.search(name) or "ServerArgs" in scope.annotation(name):
-                    return True
-                return any(self.holds_options(value, where, depth - 1) for value, where in scope.sources(name))
-            case ast.Attribute(value=inner, attr=name):
-                return bool(ARGUMENT_NAMES.search(name)) or self._is_bag(inner) or any(
-                    self.holds_options(value, where, depth - 1) for value, where in scope.attributes(node)
-                )
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-                return bool(ARGUMENT_CALLS.search(name)) or name in self.bags
-        return False
-
-    def _is_bag(self, node: ast.expr) -> bool:
-        match node:
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-                return name in self.bags
-        return False
-
-    @cached_property
-    def bags(self) -> frozenset[str]:
-        """Accessors of groups of options, such as `get_exec`, by the groups' `_NS_PATH`."""
-        pattern = re.compile(rb'_NS_PATH = "(\w+)')
-        return frozenset(
-            f"get_{match.decode()}"
-            for path, text in self.package.files.items()
-            if path.parent.name == "fields"
-            for match in pattern.findall(text)
-        )
-
-    def _name(self, node: ast.Name, scope: Scope) -> Read | None:
-        is_parameter = node.id in self.assumed and isinstance(node.ctx, ast.Load) and node.id in scope.parameters
-        return Read(node.id) if is_parameter and self._in_arguments(scope) else None
-
-    def _subscript(self, node: ast.Subscript, scope: Scope) -> Read | None:
-        match node.slice:
-            case ast.Constant(value=str(name)) if name in self.assumed and isinstance(node.ctx, ast.Load):
-                if self.assumed[name].option.variable:
-                    return Read(name, "text") if _is_environ(node.value) else None
-                return Read(name) if self._in_arguments(scope) else None
-        return None
-
-    def _compare(self, node: ast.Compare, scope: Scope) -> Read | None:
-        match node:
-            case ast.Compare(left=ast.Constant(value=str(name)), ops=[operation], comparators=[where]):
-                if name in self.assumed and _is_environ(where):
-                    return Read(name, "set" if isinstance(operation, ast.In) else "unset")
-        return None
-
-    def _call(self, node: ast.Call, scope: Scope) -> Read | None:
-        function = node.func
-        called = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
-        match function, node.args:
-            case ast.Attribute(value=ast.Attribute(value=ast.Name(id="envs"), attr=name)), _ if name in self.assumed:
-                forms = {"get": self.assumed[name].option.type, "is_set": "set"}
-                return Read(name, forms[called]) if called in forms else None
-            case ast.Name(id="getattr"), [holder, ast.Constant(value=str(name)), *_] if name in self.assumed:
-                return Read(name) if self.holds_options(holder, scope) else None
-            case _, [ast.Constant(value=str(name)), *rest] if name in self.assumed:
-                default = rest[0] if rest else next((k.value for k in node.keywords if k.arg == "default"), None)
-                if self.assumed[name].option.variable:
-                    reads = "env" in ast.unparse(function).lower() and called not in ("pop", "setdefault")
-                    return Read(name, VARIABLE_CALLS.get(called, "text"), default) if reads else None
-                return Read(name) if called == "get" and self._in_arguments(scope) else None
-            case ast.Name(id=called_name), [] if called_name.removeprefix("get_") in self.assumed:
-                if called_name.startswith("get_"):
-                    return Read(called_name.removeprefix("get_"), home=self._returned_class(scope.module, called_name))
-        return None
-
-    def _returned_class(self, module: Module, function: str) -> tuple[Module, ast.ClassDef] | None:
-        """The enumeration in which an accessor such as `get_moe_a2a_backend` hands the option out."""
-        resolved = self.package.resolve(module, function)
-        if resolved is None or not isinstance(resolved[1], FunctionNode) or resolved[1].returns is None:
-            return None
-        home = resolved[0]
-        annotation = resolved[1].returns
-        for _ in range(2):  # an alias such as `Backend | RegisteredBackend` is looked through once
-            for part in ast.walk(annotation):
-                if isinstance(part, ast.Name):
-                    found = self.package.resolve(home, part.id)
-                    if found and isinstance(found[1], ast.ClassDef):
-                        return found[0], found[1]
-                    if found and isinstance(found[1], ast.expr):
-                        annotation = found[1]
-        return None
 
     def _in_arguments(self, scope: Scope) -> bool:
         return self.options.in_arguments(scope.module)
@@ -446,74 +328,6 @@ class Readings:
         return self._scopes.setdefault(module, Scope(module))
 
 
-class Side:
-    """The readings with one value for the option in focus: the one asked about, or the default."""
-
-    def __init__(self, readings: Readings, value: Any, *, is_set: bool) -> None:
-        self.readings = readings
-        self._value = value
-        self._set = is_set
-        self.fold = Fold(self)
-
-    def value(self, node: ast.expr, scope: Scope) -> tuple[bool, Any]:
-        found = self.readings.read(node, scope)
-        if found is None:
-            return False, UNKNOWN
-        focused = found.name == self.readings.focus.name
-        value = self._value if focused else self.readings.assumed[found.name].value
-        if isinstance(value, Unknown):
-            return True, UNKNOWN
-        if self.readings.assumed[found.name].option.variable:
-            return True, self._variable(found, value, scope, is_set=self._set or not focused)
-        return True, Member(value, found.home) if found.home else value
-
-    def _variable(self, found: Read, value: Any, scope: Scope, *, is_set: bool) -> Any:
-        if found.form in ("set", "unset"):
-            return is_set is (found.form == "set")
-        if not is_set:
-            if found.default is not None:
-                return self.fold.value(found.default, scope)
-            return value if found.form in ("bool", "int", "float", "str", "tuple") else None
-        return convert(value, found.form)
-
-    def mentions(self, node: ast.expr, scope: Scope) -> bool:
-        return self.readings.mentions(node, scope)
-
-    def concerns(self, node: ast.expr, scope: Scope) -> bool:
-        return self.readings.concerns(node, scope)
-
-    def settled(self, scope: Scope) -> bool:
-        return not self.readings.options.in_arguments(scope.module)
-
-    def passes_on(self, call: ast.Call, scope: Scope) -> bool:
-        return self.readings.passes_on(call, scope)
-
-    def sources(self, name: str, scope: Scope) -> list[tuple[ast.expr, Scope]]:
-        return self.readings.sources(name, scope)
-
-    def resolve(self, module: Module, name: str) -> tuple[Module, Definition] | None:
-        return self.readings.resolve(module, name)
-
-    def module_scope(self, module: Module) -> Scope:
-        return self.readings.module_scope(module)
-
-    def focus_key(self) -> str:
-        return repr(self._value)
-
-
-def convert(value: Any, kind: str) -> Any:
-    """A variable's text as its readers take it; UNKNOWN when they would refuse it."""
-    text = str(value).strip()
-    try:
-        if kind == "bool":
-            return True if text.lower() in TRUE_WORDS else False if text.lower() in FALSE_WORDS else UNKNOWN
-        if kind in ("int", "float"):
-            return int(text) if kind == "int" else float(text)
-    except ValueError:
-        return UNKNOWN
-    return text if kind in ("text", "str") else UNKNOWN
-
-
 def _lines_with(text: str, names: Iterable[str]) -> list[int]:
     pattern = re.compile(r"\b(" + "|".join(re.escape(name) for name in sorted(names)) + r")\b")
     lines: list[int] = []
@@ -529,16 +343,3 @@ def within(node: ast.expr | ast.stmt, lines: list[int]) -> bool:
     """Whether one of the sorted lines lies in the node's text."""
     at = bisect_left(lines, node.lineno)
     return at < len(lines) and lines[at] <= (node.end_lineno or node.lineno)
-
-
-def _is_environ(node: ast.expr) -> bool:
-    return ast.unparse(node) in ("os.environ", "environ")
-
-
-_RECOGNISE = {
-    ast.Attribute: Readings._attribute,
-    ast.Name: Readings._name,
-    ast.Subscript: Readings._subscript,
-    ast.Compare: Readings._compare,
-    ast.Call: Readings._call,
-}

@@ -1,4 +1,4 @@
-"""Which names an expression sees: a function's own assignments, those around it, and `self.x = ...` of its class."""
+"""Which names an expression sees: a function's own, those around it, and `self.x = ...` of its class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from .package import Module
 
 _ATTRIBUTES, _ASSIGNED, _NODES = "_gpuserve_attributes", "_gpuserve_assigned", "_gpuserve_nodes"
-_INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.expr_context, ast.operator, ast.cmpop)
+_INNER = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.Lambda,
+    ast.expr_context,
+    ast.operator,
+    ast.cmpop,
+)
 
 Assigned = dict[str, list[ast.expr] | None]
 """Local name -> what is assigned to it; None when one of the assignments is none that we can follow."""
@@ -104,7 +112,7 @@ class Scope:
 
 
 def own_nodes(function: FunctionNode) -> list[ast.AST]:
-    """All nodes of a function's body, those of nested functions and classes left out; remembered on the node."""
+    """All nodes of a function's body without nested functions and classes; remembered on the node."""
     known: list[ast.AST] | None = getattr(function, _NODES, None)
     if known is None:
         known = []
@@ -115,7 +123,9 @@ def own_nodes(function: FunctionNode) -> list[ast.AST]:
             for name in node._fields:
                 value = getattr(node, name, None)
                 if isinstance(value, list):
-                    pending += [one for one in value if isinstance(one, ast.AST) and not isinstance(one, _INNER)]
+                    pending += [
+                        one for one in value if isinstance(one, ast.AST) and not isinstance(one, _INNER)
+                    ]
                 elif isinstance(value, ast.AST) and not isinstance(value, _INNER):
                     pending.append(value)
         setattr(function, _NODES, known)
@@ -178,11 +188,7 @@ def _names(target: ast.expr) -> list[str]:
     return []
 
 
-
-
-def class_attributes(
-    module: Module, cls: ast.ClassDef
-) -> dict[str, list[tuple[ast.expr, FunctionNode]]]:
+def class_attributes(module: Module, cls: ast.ClassDef) -> dict[str, list[tuple[ast.expr, FunctionNode]]]:
     """Attribute -> what `self.attribute` is set to in the class's methods, and in which method."""
     known: dict[str, list[tuple[ast.expr, FunctionNode]]] | None = getattr(cls, _ATTRIBUTES, None)
     if known is not None:

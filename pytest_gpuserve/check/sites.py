@@ -3,92 +3,28 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Literal
+import re
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from . import effects
-from .readings import within
 from .package import FunctionNode
+from .readings import within
+from .scope import Scope
+from .site import Condition, Kind, Place, Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .package import Module
-    from .readings import Readings, Side
-    from .scope import Scope
+    from .readings import Readings
+    from .sides import Side
 
-Kind = Literal["demand", "setting", "overridden", "warning", "read"]
+_COMMON = 8
+"""Files that name a class beyond which it is used all over the engine, and says nothing of one option."""
 _CALLS, _CONSTRUCTORS = 2, 5
-"""Calls that are followed from a branch which the option decides: of helpers, and of constructors in other code."""
-
-
-class Condition(Struct, frozen=True, kw_only=True):
-    """One enclosing `if`, or the opposite of one that leaves the block before."""
-
-    code: str
-    of_option: bool
-    """The option plays a part in it."""
-    holds: bool | None
-    """Under the value asked about; None: depends on something else too."""
-    telling: bool
-    """It comes out differently without the flag."""
-    implied: bool = False
-    """The opposite of an earlier branch of the same `elif` chain."""
-
-
-class Site(Struct, frozen=True, kw_only=True):
-    """A place that reads the option, or that is only reached because of it."""
-
-    kind: Kind
-    file: str
-    line: int
-    end_line: int
-    function: str
-    function_line: int
-    """Where the function begins; 0 at a module's level."""
-    conditions: tuple[Condition, ...]
-    code: str
-    """The statement on one line, or the condition when it is a compound one."""
-    message: str = ""
-    exception: str = ""
-    """Of a demand."""
-    level: str = ""
-    """Of a warning."""
-    sets: str = ""
-    """Of a setting: what gets the value."""
-    value: str = ""
-    fails: bool = False
-    """The value asked about cannot meet the demand, whatever else is set."""
-    telling: bool = True
-    """It is a consequence of the value; False: it is the same without the flag."""
-    in_arguments: bool = False
-    """Happens while options are resolved, before any GPU is touched."""
-    via: tuple[str, ...] = ()
-    """Calls that led there from a branch of the option: `function at file:line`."""
-    node: ast.stmt | None = None
-
-
-class Place(Struct, frozen=True):
-    """Where the walk is: the scope, what holds there, and the calls that led there."""
-
-    scope: Scope
-    conditions: tuple[Condition, ...] = ()
-    via: tuple[str, ...] = ()
-    callers: tuple[int, ...] = ()
-
-    def under(self, *more: Condition) -> Place:
-        return replace(self, conditions=(*self.conditions, *more))
-
-    @property
-    def guarded(self) -> bool:
-        return any(one.of_option for one in self.conditions)
-
-    @property
-    def telling(self) -> bool:
-        """Whether it takes the value asked about to get there."""
-        return any(one.of_option and one.telling for one in self.conditions)
+"""Calls followed from a branch which the option decides: of helpers, and of constructors in other code."""
 
 
 class Walk:
@@ -138,7 +74,7 @@ class Walk:
                     yield from self._body(statement.body, replace(place, scope=inner))
             case ast.ClassDef():
                 if self._concerns(statement, place.scope.module):
-                    scope = type(place.scope)(place.scope.module, None, statement)
+                    scope = Scope(place.scope.module, None, statement)
                     yield from self._body(statement.body, replace(place, scope=scope))
             case ast.For() | ast.AsyncFor() | ast.While():
                 header = statement.test if isinstance(statement, ast.While) else statement.iter
@@ -218,7 +154,7 @@ class Walk:
                 yield replace(site, exception=name, message=text, telling=site.telling or not place.guarded)
 
     def _lookups(self, expression: ast.expr, statement: ast.stmt, place: Place) -> Iterator[Site]:
-        """Tables of constants that code of the option's own looks something up in: a KeyError for what is not there."""
+        """Tables of constants that the option's own code looks into: a KeyError for what is not there."""
         if not place.via or not place.telling or self.readings.options.in_arguments(place.scope.module):
             return
         for node in ast.walk(expression):
@@ -248,14 +184,14 @@ class Walk:
             holds = one.holder is None or self.readings.holds_options(one.holder, place.scope)
             if one.name == focus.name and one.variable == focus.variable:
                 # A plain name in other code is a local variable, which carries the option.
-                if one.variable or (holds and (in_arguments or one.holder is not None)):
-                    if not one.value.endswith(f".{focus.name}"):
-                        site = self._site("overridden", statement, place)
-                        yield replace(site, sets=one.name, value=one.value)
+                set_here = one.variable or (holds and (in_arguments or one.holder is not None))
+                if set_here and re.split(r"[.\s]", one.value)[-1] != focus.name:
+                    site = self._site("overridden", statement, place)
+                    yield replace(site, sets=one.name, value=one.value)
                 continue
             if not place.guarded and not self._value_reads(statement, place):
                 continue
-            # A local name that is an option's holds its new value while options are resolved; elsewhere it is any.
+            # While options are resolved a local name that is an option's holds its new value.
             own = one.on_options or in_arguments or (one.holder is not None and holds)
             of_options = own and one.name.partition(".")[0] in self.known
             attribute = in_arguments and (one.holder is not None or one.on_options)
@@ -323,10 +259,12 @@ class Walk:
             case ast.Name(id=name) if not scope.is_local(name):
                 resolved = self.readings.resolve(scope.module, name)
                 if resolved and isinstance(resolved[1], ast.ClassDef):
-                    yield from self._method(resolved[0], resolved[1], "__init__")
-                elif anywhere and resolved and isinstance(resolved[1], FunctionNode):
-                    if self.readings.options.in_arguments(resolved[0]):
-                        yield resolved[0], resolved[1], None
+                    if len(self.readings.package.containing([name])) <= _COMMON:
+                        yield from self._method(resolved[0], resolved[1], "__init__")
+                elif resolved and isinstance(resolved[1], FunctionNode) and anywhere:
+                    module, function = resolved[0], resolved[1]
+                    if self.readings.options.in_arguments(module):
+                        yield module, function, None
             case ast.Attribute(value=ast.Name(id="self"), attr=name) if anywhere and scope.cls is not None:
                 yield from self._method(scope.module, scope.cls, name)
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name) if scope.cls is not None:
