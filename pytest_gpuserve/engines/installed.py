@@ -60,7 +60,7 @@ def _installed(python: str, pythonpath: str | None, module: str, engine: str) ->
     if pythonpath is not None:
         environment["PYTHONPATH"] = pythonpath
     try:
-        # -P would keep the working directory off the path, and needs Python 3.11 in the engine's environment.
+        # In our own working directory, which `python -m` will have on its path as well.
         answer = subprocess.run(
             [python, "-c", _ASK, module],
             capture_output=True,
@@ -68,7 +68,6 @@ def _installed(python: str, pythonpath: str | None, module: str, engine: str) ->
             timeout=120,
             env=environment,
             stdin=subprocess.DEVNULL,
-            cwd="/",
         )
     except FileNotFoundError:
         raise EngineMissing(

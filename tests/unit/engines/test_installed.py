@@ -69,6 +69,12 @@ def test_a_chatty_interpreter_is_understood(tmp_path: Path) -> None:
     assert "msgspec" in ask(loud)
 
 
+def test_a_relative_path_is_one_from_where_we_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path, f'exec {sys.executable} "$@"')
+    monkeypatch.chdir(tmp_path)
+    assert "msgspec" in ask("./python")
+
+
 def test_it_is_asked_once(tmp_path: Path) -> None:
     counted = script(tmp_path, f'echo x >> {tmp_path}/count; exec {sys.executable} "$@"')
     ask(counted)
