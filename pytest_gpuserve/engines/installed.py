@@ -51,7 +51,12 @@ def installed(python: str, env: Mapping[str, str], *, module: str, engine: str) 
     `module` is looked for on the path as well when it has no metadata. Raises EngineMissing when the
     interpreter cannot be used; whether the engine is among the distributions is the caller's question.
     """
-    return _installed(str(Path(python).expanduser()), env.get("PYTHONPATH"), module, engine)
+    return _installed(interpreter(python), env.get("PYTHONPATH"), module, engine)
+
+
+def interpreter(python: str) -> str:
+    """An interpreter as it can be started from anywhere: absolute, or a bare name that PATH resolves."""
+    return str(Path(python).expanduser().absolute()) if "/" in python else python
 
 
 @lru_cache(maxsize=32)

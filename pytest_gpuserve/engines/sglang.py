@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..failures.phases import phase_rules
@@ -14,13 +13,14 @@ from . import exposition
 from .base import Command, Counters, Site
 from .control import ask
 from .flags import refuse, render
-from .installed import installed, missing
+from .installed import installed, interpreter, missing
 from .model_folder import local_folder, locate, vocabulary
 from .round_log import RoundRule, read_round
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.resources.abc import Traversable
+    from pathlib import Path
 
 RESERVED = {
     "model-path": "write `model:`",
@@ -135,7 +135,7 @@ class SGLang:
 
     def program(self, config: Config, site: Site) -> tuple[str, ...]:
         """Interpreter and module."""
-        return (str(Path(site.python).expanduser()), "-m", "sglang.launch_server")
+        return (interpreter(site.python), "-m", "sglang.launch_server")
 
     def model(self, config: Config, site: Site) -> str:
         """What to pass as the model's path. Raises SiteError for a folder that does not exist."""
