@@ -220,3 +220,31 @@ def test_nothing_survives(cell: Cell, outcomes: dict[Cell, Future[Seen]]) -> Non
         assert seen.events[-1]["report"]["survivors"] == []
     else:
         assert seen.verdicts == ["start-failed" if cell.moment == "starting" else "crashed"]
+
+
+def test_when_all_who_watch_are_killed_the_next_lease_ends_what_is_left(tmp_path: Path) -> None:
+    """Pytest, supervisor and guard in one blow: the kernel takes the engine's parent, and who comes next the
+    rest.
+    """
+    port = Leases(tmp_path / "ports", slots=0, environment={}).acquire(0)
+    driver = Driver(tmp_path, "serve", port.port)
+    try:
+        driver.get_to("serving")
+        for victim in ("driver", "guard", "supervisor"):
+            os.kill(driver.pids[victim], signal.SIGSTOP)
+        for victim in ("driver", "guard", "supervisor"):
+            os.kill(driver.pids[victim], signal.SIGKILL)
+        end = time.monotonic() + BAR_S
+        while driver.pids["engine"] in driver.alive() and time.monotonic() < end:
+            time.sleep(0.05)
+        left = driver.alive()
+        assert driver.pids["engine"] not in left
+        assert driver.pids["child"] in left, (
+            "nobody is there to end it; if somebody is by now, the docs are out of date"
+        )
+        Leases(tmp_path / "leases", slots=1, environment={}).acquire(1, timeout_s=BAR_S).release()
+        assert driver.alive() == []
+        assert not Path("/dev/shm", f"stand-in-{driver.pids['engine']}").exists()
+    finally:
+        driver.end()
+        port.release()
