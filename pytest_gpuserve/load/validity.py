@@ -16,6 +16,10 @@ TOGETHER_SHARE = 0.01
 """Streams whose chunks all landed together, beyond which the round is invalid."""
 
 
+SATURATED = "client saturated: "
+"""How the reason begins that blames the client and not the server."""
+
+
 class Judged(Struct):
     invalid: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -49,7 +53,7 @@ def judge(samples: Samples, totals: Totals) -> Judged:
     if samples.health.clock_steps and samples.health.stamp_source == "kernel":
         judged.invalid.append("the machine's clock was set during the round")
     if reasons := health.saturated(samples):
-        judged.invalid.append("client saturated: " + ", ".join(reasons))
+        judged.invalid.append(SATURATED + ", ".join(reasons))
     return judged
 
 
