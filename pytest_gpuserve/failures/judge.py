@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from ..model import Phase
 from ..record import Failure
 from .classes import classes
+from .rules import Rule
+from .tracebacks import Link, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..model import Phase
     from .phases import PhaseTable
-    from .rules import Rule, RuleSet
-    from .tracebacks import Link, Report
+    from .rules import RuleSet
 
 MOST_EXCERPT = 30
 MOST_CHARACTERS = 300

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ..model import Phase, PhaseRule  # noqa: TC001  (msgspec reads the fields' types)
+from ..model import Phase, PhaseRule
 from .literals import literals
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
-from ..model import Phase  # noqa: TC001  (msgspec reads the fields' types)
+from ..model import Phase
 from .literals import any_of, literals
 
 if TYPE_CHECKING:

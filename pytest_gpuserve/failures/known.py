@@ -1,0 +1,232 @@
+"""The registry of dead ends: named paths, and how each behaves by engine version, build and host.
+
+An entry is selected by a config that names it (`known:`) or that sets one of its flags or variables *itself*;
+the first of its behaviours whose conditions hold applies. Ours lie in `known/<engine>.yaml`; a user's folders
+(ini `gpuserve_known`) come first, and an entry of theirs replaces ours of the same name.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ..errors import SuiteError
+from ..model import DeadEnd, Place, Requires
+from . import ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ..model import ArgValue, Config, EngineBuild, Host
+
+FOLDER = Path(__file__).with_suffix("")
+NONE = "none"
+"""`known: none` opts out of every entry that a config's flags would select."""
+
+
+class Settings(Struct, frozen=True):
+    """Flags and variables with the values that count; None: any value."""
+
+    args: dict[str, tuple[str, ...] | None] = {}
+    env: dict[str, tuple[str, ...] | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.args or self.env)
+
+    def hold(self, args: Mapping[str, ArgValue], env: Mapping[str, str]) -> bool:
+        """Whether all of them are among these."""
+        given = {as_flag(name): value for name, value in args.items()}
+        return all(among(values, given.get(name)) for name, values in self.args.items()) and all(
+            among(values, env.get(name)) for name, values in self.env.items()
+        )
+
+    def told(self) -> Iterator[str]:
+        """As somebody would write them on a command line."""
+        for name, values in self.args.items():
+            yield f"--{name}" if values in (None, ("true",)) else f"--{name} {'|'.join(values or ())}"
+        for name, values in self.env.items():
+            yield f"{name}={'|'.join(values or ('...',))}"
+
+
+class Selects(Struct, frozen=True):
+    settings: Settings
+    unless: Settings = Settings()
+
+    def fits(self, config: Config) -> bool:
+        """Whether a config sets all of the settings itself, and none that makes it another path."""
+        own_args = {name: value for name, value in config.args.items() if name in config.own_args}
+        own_env = {name: value for name, value in config.env.items() if name in config.own_env}
+        if not self.settings or not self.settings.hold(own_args, own_env):
+            return False
+        return not (self.unless and self.unless.hold(config.args, config.env))
+
+
+class Example(Struct, frozen=True):
+    source: str
+    log: str
+
+
+class Behaviour(Struct, frozen=True, kw_only=True):
+    """A dead end, and where it is one."""
+
+    dead_end: DeadEnd
+    engine: str = ""
+    """Version range; empty: every version."""
+    build: str | None = None
+    host: Requires = Requires()
+    packages: tuple[str, ...] = ()
+    missing_packages: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
+
+    def applies(self, build: EngineBuild | None, host: Host | None) -> bool:
+        """Whether its conditions hold, or may hold, where engine or host is not known."""
+        return (build is None or self._engine_fits(build)) and (host is None or _host_fits(self.host, host))
+
+    def _engine_fits(self, build: EngineBuild) -> bool:
+        return (
+            ranges.contains(self.engine, build.version)
+            and self.build in (None, build.build)
+            and all(_package_fits(text, build) for text in self.packages)
+            and not any(_package_fits(text, build) for text in self.missing_packages)
+        )
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A path that is known not to work somewhere."""
+
+    name: str
+    engine: str
+    title: str
+    place: Place
+    selects: tuple[Selects, ...]
+    behaviours: tuple[Behaviour, ...]
+
+    def selected_by(self, config: Config) -> bool:
+        return config.engine == self.engine and any(one.fits(config) for one in self.selects)
+
+
+class Registry:
+    """Entries by name, the users' before ours."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = {entry.name: entry for entry in entries}
+
+    @classmethod
+    def load(cls, folders: Sequence[Path] = ()) -> Registry:
+        """Our entries, and those of the files in `folders`, which replace ours of the same name.
+
+        Raises SuiteError with file, line and key.
+        """
+        from .known_file import read
+
+        found: dict[str, Entry] = {}
+        for folder in folders:
+            if not folder.is_dir():
+                raise SuiteError(f"the folder {folder} (ini gpuserve_known) does not exist")
+            for file in sorted(folder.glob("*.yaml")):
+                for entry in read(file):
+                    if entry.name in found:
+                        first = found[entry.name].place
+                        raise SuiteError(
+                            f"the entry {entry.name!r} is already written at {first}", entry.place
+                        )
+                    found[entry.name] = entry
+        ours = {entry.name: entry for entry in _ours() if entry.name not in found}
+        return cls([*found.values(), *ours.values()])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._entries)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(self._entries.values())
+
+    def __getitem__(self, name: str) -> Entry:
+        return self._entries[name]
+
+    def selected(self, config: Config) -> tuple[Entry, ...]:
+        """The entries that a config is about: the one it names, or those that its own settings mark."""
+        if config.known == NONE:
+            return ()
+        if config.known is not None:
+            found = self._entries.get(config.known)
+            return (found,) if found is not None and found.engine == config.engine else ()
+        return tuple(entry for entry in self._entries.values() if entry.selected_by(config))
+
+    def possible(self, config: Config) -> tuple[DeadEnd, ...]:
+        """Every dead end that a config may be, whatever the engine's version and the host."""
+        return tuple(behaviour.dead_end for entry in self.selected(config) for behaviour in entry.behaviours)
+
+    def resolve(self, config: Config, build: EngineBuild | None, host: Host | None) -> DeadEnd | None:
+        """The dead end that a config is here, or None when it is an ordinary case.
+
+        An inert path of which the engine says nothing is a dead end only where the config brings its own
+        proof (`active_if`): otherwise nothing would show that it is.
+        """
+        for entry in self.selected(config):
+            for behaviour in entry.behaviours:
+                end = behaviour.dead_end
+                silent = end.kind == "inert" and end.inert_log is None and config.active_if is None
+                if behaviour.applies(build, host) and not silent:
+                    return end
+        return None
+
+
+@cache
+def _ours() -> tuple[Entry, ...]:
+    from .known_file import read
+
+    return tuple(entry for file in sorted(FOLDER.glob("*.yaml")) for entry in read(file))
+
+
+def _host_fits(demand: Requires, host: Host) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    wanted = demand.compute_capability
+    if wanted is not None:
+        exact = re.fullmatch(r"\d+\.\d+", wanted)
+        if not host.compute_capability:
+            return False
+        if (
+            host.compute_capability != wanted
+            if exact
+            else host.compute_capability not in SpecifierSet(wanted)
+        ):
+            return False
+    return (
+        host.count >= (demand.gpus or 0)
+        and (demand.product is None or re.search(demand.product, host.product) is not None)
+        and demand.topology in (None, host.topology)
+        and host.memory_gib >= (demand.memory_gib or 0)
+    )
+
+
+def _package_fits(text: str, build: EngineBuild) -> bool:
+    """Whether a distribution is installed in a version that a requirement allows."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    wanted = Requirement(text)
+    versions = {canonicalize_name(name): version for name, version in build.packages.items()}
+    found = versions.get(canonicalize_name(wanted.name))
+    return found is not None and ranges.contains(str(wanted.specifier), found)
+
+
+def among(values: tuple[str, ...] | None, given: Any) -> bool:
+    """Whether a value that is set is one of those that count."""
+    return given is not None and (values is None or as_text(given) in values)
+
+
+def as_text(value: Any) -> str:
+    """A flag's value as it is compared."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_flag(name: str) -> str:
+    """A flag's name as it is compared."""
+    return name.replace("_", "-")
