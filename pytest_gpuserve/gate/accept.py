@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +13,7 @@ from ..errors import BaselineError
 from ..model import Place, Workload
 from ..record import Verdict
 from . import match, tell
-from .baseline import Baseline, Baselines, HostIdentity, Measured
+from .baseline import Baseline, Baselines, HostIdentity, Measured, named
 from .baseline_file import BaselineFile, only_writer, read, write
 from .compare import hold
 from .quantity import QUANTITIES
@@ -22,7 +22,6 @@ from .stats import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from ..model import Host
     from ..record import Record
@@ -137,8 +136,7 @@ def _by_file(records: Sequence[Record], names: Sequence[str]) -> dict[tuple[str,
 def _asked(record: Record, names: Sequence[str]) -> bool:
     if not names:
         return record.verdict in UNASKED
-    own = (_name(record), record.case, record.suite)
-    return any(fnmatchcase(each, name) for name in names for each in own)
+    return named(record.suite, record.case, names)
 
 
 def _refuse_unknown(records: Sequence[Record], names: Sequence[str]) -> None:

@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from ..model import Place
 from ..record import METRIC_DEFINITION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..model import Case, Host, Place, Suite
+    from ..model import Case, Host, Suite
     from ..record import Record
 
 
@@ -91,6 +93,12 @@ class Baseline(Struct, frozen=True, kw_only=True):
     def label(self) -> str:
         """`baseline` or `reported`, as in `record.Comparison.against`."""
         return "reported" if self.reported else "baseline"
+
+
+def named(suite: str, case: str, names: Sequence[str]) -> bool:
+    """Whether a case is meant by any of the names: `<suite>::<case>`, `<case>`, `<suite>`, or a shell pattern."""
+    own = (f"{suite}::{case}", case, suite)
+    return any(fnmatchcase(each, name) for name in names for each in own)
 
 
 class Baselines:

@@ -94,6 +94,7 @@ def _baseline(source: Source, host: HostIdentity, name: str, entry: Entry) -> Ba
     if entry.reported is not None:
         if entry.rounds:
             raise source.error((*at, "rounds"), "a reported figure has no rounds")
+        _check_metric(source, (*at, "reported", "metric"), entry.reported.metric)
         _check(source, (*at, "reported", "value"), entry.reported.metric, entry.reported.value)
     else:
         _check_measured(source, at, host, entry)
@@ -120,6 +121,7 @@ def _check_measured(source: Source, at: tuple[str, ...], host: HostIdentity, ent
     first = next(iter(shapes))
     for metric, launches in entry.rounds.items():
         keys = (*at, "rounds", metric)
+        _check_metric(source, keys, metric)
         if not shapes[metric] or not all(shapes[metric]):
             raise source.error(keys, "has a launch without rounds" if launches else "has no launches")
         if shapes[metric] != shapes[first]:
@@ -129,9 +131,12 @@ def _check_measured(source: Source, at: tuple[str, ...], host: HostIdentity, ent
                 _check(source, (*keys, launch, index), metric, value)
 
 
-def _check(source: Source, keys: tuple[str | int, ...], metric: str, value: float) -> None:
+def _check_metric(source: Source, keys: tuple[str, ...], metric: str) -> None:
     if metric not in QUANTITIES:
         raise source.error(keys, f"{metric!r} is no metric", near=(metric, QUANTITIES))
+
+
+def _check(source: Source, keys: tuple[str | int, ...], metric: str, value: float) -> None:
     if not math.isfinite(value) or value <= 0:
         raise source.error(keys, f"{value} is no {metric}: it takes a finite number above 0")
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from . import tell
 from .power import smallest
-from .quantity import QUANTITIES, launch_means
+from .quantity import scatter
 from .rounds import usable_only
 
 if TYPE_CHECKING:
@@ -88,14 +88,11 @@ def calibrate(records: Sequence[Record], *, baseline: int = 8, metrics: Sequence
 
 def advise(case: str, metric: str, launches: Launches, *, baseline: int = 8) -> Advice:
     """Advice from the rounds of two launches or more."""
-    direction = QUANTITIES[metric].direction
-    means = launch_means(launches, direction)
-    between = _deviation([means])
-    rounds = [[math.log(value) for value in each] for each in launches]
-    within = _deviation(rounds) if any(len(each) > 1 for each in rounds) else None
-    # Half a per mille is finer than anybody chooses, and lets cases share what was drawn.
-    scatter = max(round(between, 4), 0.0005)
-    sizes = {most: smallest(scatter, baseline=baseline, most=most) for most in MOST}
+    between = scatter(launches)
+    within = _within(launches) if any(len(each) > 1 for each in launches) else None
+    # A tenth of a per mille is finer than anybody chooses, and lets cases share what was drawn.
+    rounded = max(round(between, 4), 0.0005)
+    sizes = {most: smallest(rounded, baseline=baseline, most=most) for most in MOST}
     usual = next((most for most, size in sizes.items() if size is not None and size <= USUAL), None)
     widest = sizes[5] if sizes[5] is not None else sizes[MOST[-1]]
     tolerance: float | None = None
@@ -115,8 +112,9 @@ def advise(case: str, metric: str, launches: Launches, *, baseline: int = 8) -> 
     )
 
 
-def _deviation(groups: Sequence[Sequence[float]]) -> float:
-    """The standard deviation within groups, pooled."""
-    freedom = sum(len(group) - 1 for group in groups)
-    squares = sum((value - sum(group) / len(group)) ** 2 for group in groups for value in group)
+def _within(launches: Launches) -> float:
+    """The standard deviation of the rounds of a launch, pooled over launches."""
+    logs = [[math.log(value) for value in each] for each in launches]
+    freedom = sum(len(each) - 1 for each in logs)
+    squares = sum((value - sum(each) / len(each)) ** 2 for each in logs for value in each)
     return math.sqrt(squares / freedom)

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from .quantity import usable, values
+from .quantity import Launches, usable, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..record import Launch
-    from .quantity import Launches
 
 
 class Figures(Struct, frozen=True, kw_only=True):
