@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 def locate(model: ModelRef, site: Site) -> str:
     """What to pass as the model: the folder that the site names, else the id, which the engine resolves.
 
-    The name of the tiny model is a folder too, made when it is not there yet. Raises SiteError when it is a
-    folder that does not exist, so that nobody waits for an engine to say so.
+    A model that is made on the spot is a folder too, made when it is not there yet. Raises SiteError when
+    it is a folder that does not exist, so that nobody waits for an engine to say so.
     """
     named = site.models.get(model.id)
-    if named is None and model.id == tiny_model.NAME:
-        return str(tiny_model.folder())
+    if named is None and model.id in tiny_model.MODELS:
+        return str(tiny_model.folder(model.id))
     path = named if named is not None else model.id
     if named is None and not path.startswith(("/", "./", "../", "~")):
         return path
@@ -37,8 +37,8 @@ def locate(model: ModelRef, site: Site) -> str:
 def local_folder(model: ModelRef, site: Site | None) -> Path | None:
     """The model's folder if it is on this host: mapped, given as a path, or in the Hugging Face cache."""
     models = site.models if site else {}
-    if model.id == tiny_model.NAME and model.id not in models:
-        return tiny_model.folder()
+    if model.id in tiny_model.MODELS and model.id not in models:
+        return tiny_model.folder(model.id)
     mapped = Path(models.get(model.id, model.id)).expanduser()
     if mapped.is_dir():
         return mapped

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import gguf
 from safetensors.numpy import save_file
 
-from . import GGUF, NAME, vocabulary, weights
+from . import CONTEXT, GGUF, MODELS, vocabulary, weights
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from . import Shape
     from .vocabulary import Vocabulary
     from .weights import Tensors
 
@@ -34,17 +35,17 @@ GGUF_NAMES = {
 """Layers as Hugging Face and as llama.cpp name them."""
 
 
-def write(into: Path) -> None:
-    """Every file of the model, into a folder that exists."""
-    known = vocabulary.vocabulary()
-    tensors = weights.tensors(known)
-    for name, content in documents(known).items():
+def write(model: str, into: Path) -> None:
+    """Every file of one of MODELS, into a folder that exists."""
+    known, shape = vocabulary.vocabulary(), MODELS[model]
+    tensors = weights.tensors(known, shape)
+    for name, content in documents(known, shape).items():
         (into / name).write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
     save_file(tensors, into / "model.safetensors", metadata={"format": "pt"})
-    write_gguf(into / GGUF, known, tensors)
+    write_gguf(into / GGUF, model, shape, known, tensors)
 
 
-def documents(known: Vocabulary) -> dict[str, Any]:
+def documents(known: Vocabulary, shape: Shape) -> dict[str, Any]:
     """What a Hugging Face folder says in JSON, by file name."""
     end, pad = known.id(vocabulary.TURN_END), known.id(vocabulary.END)
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
@@ -55,12 +56,12 @@ def documents(known: Vocabulary) -> dict[str, Any]:
             "architectures": ["Qwen2ForCausalLM"],
             "model_type": ARCHITECTURE,
             "vocab_size": len(known.tokens),
-            "hidden_size": weights.HIDDEN,
-            "intermediate_size": weights.FEED_FORWARD,
-            "num_hidden_layers": weights.LAYERS,
-            "num_attention_heads": weights.HEADS,
-            "num_key_value_heads": weights.KV_HEADS,
-            "max_position_embeddings": weights.CONTEXT,
+            "hidden_size": shape.hidden,
+            "intermediate_size": shape.feed_forward,
+            "num_hidden_layers": shape.layers,
+            "num_attention_heads": shape.heads,
+            "num_key_value_heads": shape.kv_heads,
+            "max_position_embeddings": CONTEXT,
             "rms_norm_eps": weights.NORM_EPSILON,
             "rope_theta": weights.ROPE_BASE,
             "tie_word_embeddings": False,
@@ -77,7 +78,7 @@ def documents(known: Vocabulary) -> dict[str, Any]:
             "tokenizer_class": "PreTrainedTokenizerFast",
             "eos_token": vocabulary.TURN_END,
             "pad_token": vocabulary.END,
-            "model_max_length": weights.CONTEXT,
+            "model_max_length": CONTEXT,
             "chat_template": vocabulary.CHAT_TEMPLATE,
             "clean_up_tokenization_spaces": False,
         },
@@ -106,16 +107,16 @@ def documents(known: Vocabulary) -> dict[str, Any]:
     }
 
 
-def write_gguf(file: Path, known: Vocabulary, tensors: Tensors) -> None:
+def write_gguf(file: Path, name: str, shape: Shape, known: Vocabulary, tensors: Tensors) -> None:
     """For llama.cpp."""
     out = gguf.GGUFWriter(file, ARCHITECTURE)
-    out.add_name(NAME)
-    out.add_context_length(weights.CONTEXT)
-    out.add_embedding_length(weights.HIDDEN)
-    out.add_block_count(weights.LAYERS)
-    out.add_feed_forward_length(weights.FEED_FORWARD)
-    out.add_head_count(weights.HEADS)
-    out.add_head_count_kv(weights.KV_HEADS)
+    out.add_name(name)
+    out.add_context_length(CONTEXT)
+    out.add_embedding_length(shape.hidden)
+    out.add_block_count(shape.layers)
+    out.add_feed_forward_length(shape.feed_forward)
+    out.add_head_count(shape.heads)
+    out.add_head_count_kv(shape.kv_heads)
     out.add_layer_norm_rms_eps(weights.NORM_EPSILON)
     out.add_rope_freq_base(weights.ROPE_BASE)
     out.add_file_type(gguf.LlamaFileType.ALL_F32)
@@ -129,8 +130,8 @@ def write_gguf(file: Path, known: Vocabulary, tensors: Tensors) -> None:
     out.add_pad_token_id(known.id(vocabulary.END))
     out.add_add_bos_token(False)
     out.add_chat_template(vocabulary.CHAT_TEMPLATE)
-    for name, tensor in tensors.items():
-        out.add_tensor(gguf_name(name), tensor)
+    for tensor_name, tensor in tensors.items():
+        out.add_tensor(gguf_name(tensor_name), tensor)
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()

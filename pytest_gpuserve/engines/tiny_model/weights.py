@@ -1,4 +1,4 @@
-"""Random weights of a Qwen2 with two layers, by their names in a Hugging Face checkpoint."""
+"""Random weights of a Qwen2, by their names in a Hugging Face checkpoint."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from . import HEAD
+
 if TYPE_CHECKING:
+    from . import Shape
     from .vocabulary import Vocabulary
 
 Tensors: TypeAlias = dict[str, NDArray[np.float32]]
 
-HIDDEN, FEED_FORWARD, LAYERS = 128, 256, 2
-HEAD, HEADS, KV_HEADS = 64, 2, 1
-CONTEXT = 4096
 NORM_EPSILON, ROPE_BASE = 1e-6, 10000.0
 
 CONSTANT = 0.6
 """Hidden dimension 0 is this everywhere: every embedding has it and no layer writes to it. Through it the
 rows of the output layer can forbid a token whatever the text before it.
 """
-FORBIDDEN = -200.0
+FORBIDDEN = -1e4
 
 
-def tensors(vocabulary: Vocabulary) -> Tensors:
+def tensors(vocabulary: Vocabulary, shape: Shape) -> Tensors:
     """Float32 throughout: llama.cpp crashes on a GGUF of float64."""
     # RandomState's stream is frozen (NEP 19), so every NumPy makes the same model.
     random = np.random.RandomState(0)
@@ -38,24 +38,24 @@ def tensors(vocabulary: Vocabulary) -> Tensors:
         drawn[0] = 0
         return drawn
 
-    size = len(vocabulary.tokens)
+    size, hidden = len(vocabulary.tokens), shape.hidden
     # Larger than trained weights are, so that the text depends on its past and does not run in circles.
-    attention, mixing = 1.2 / HIDDEN**0.5, 2.0 / HIDDEN**0.5
-    found: Tensors = {"model.embed_tokens.weight": draw(size, HIDDEN, 0.2)}
+    attention, mixing = 1.2 / hidden**0.5, 2.0 / hidden**0.5
+    found: Tensors = {"model.embed_tokens.weight": draw(size, hidden, 0.2)}
     found["model.embed_tokens.weight"][:, 0] = CONSTANT
-    for layer in range(LAYERS):
+    for layer in range(shape.layers):
         of = f"model.layers.{layer}."
-        for name, rows in (("q", HEADS * HEAD), ("k", KV_HEADS * HEAD), ("v", KV_HEADS * HEAD)):
-            found[f"{of}self_attn.{name}_proj.weight"] = draw(rows, HIDDEN, attention)
-            found[f"{of}self_attn.{name}_proj.bias"] = np.zeros(rows, np.float32)
-        found[f"{of}self_attn.o_proj.weight"] = silent(HIDDEN, HEADS * HEAD, mixing)
-        found[f"{of}mlp.gate_proj.weight"] = draw(FEED_FORWARD, HIDDEN, mixing)
-        found[f"{of}mlp.up_proj.weight"] = draw(FEED_FORWARD, HIDDEN, mixing)
-        found[f"{of}mlp.down_proj.weight"] = silent(HIDDEN, FEED_FORWARD, mixing)
+        for name, heads in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
+            found[f"{of}self_attn.{name}_proj.weight"] = draw(heads * HEAD, hidden, attention)
+            found[f"{of}self_attn.{name}_proj.bias"] = np.zeros(heads * HEAD, np.float32)
+        found[f"{of}self_attn.o_proj.weight"] = silent(hidden, shape.heads * HEAD, mixing)
+        found[f"{of}mlp.gate_proj.weight"] = draw(shape.feed_forward, hidden, mixing)
+        found[f"{of}mlp.up_proj.weight"] = draw(shape.feed_forward, hidden, mixing)
+        found[f"{of}mlp.down_proj.weight"] = silent(hidden, shape.feed_forward, mixing)
         for name in ("input_layernorm", "post_attention_layernorm"):
-            found[f"{of}{name}.weight"] = np.ones(HIDDEN, np.float32)
-    found["model.norm.weight"] = np.ones(HIDDEN, np.float32)
-    found["lm_head.weight"] = draw(size, HIDDEN, 0.4)
+            found[f"{of}{name}.weight"] = np.ones(hidden, np.float32)
+    found["model.norm.weight"] = np.ones(hidden, np.float32)
+    found["lm_head.weight"] = draw(size, hidden, 0.4)
     found["lm_head.weight"][:, 0] = 0
     found["lm_head.weight"][vocabulary.unspeakable(), 0] = FORBIDDEN
     return found
