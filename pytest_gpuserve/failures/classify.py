@@ -23,10 +23,11 @@ import msgspec
 from ..record import Failure
 from .classes import classes
 from .judge import MOST_CHARACTERS, Case, Clue, root
-from .literals import any_of, cover, literals
+from .literals import any_of, literals
 from .phases import PhaseTracker, recognise, table
 from .prefix import MAX_LINE, Line, strip
 from .rules import Rule, RuleSet, own_files, rule_set
+from .sieve import DULL, Sieve
 from .tracebacks import HEADER, Follower, Link, Report
 
 if TYPE_CHECKING:
@@ -35,15 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..model import Phase, PhaseRule
-
-STEMS = (
-    *("rror", "xception", "Traceback", 'File "', "ERR", "atal", "ssert", "terminate", "what()", "[-h"),
-    *("atchdog", "crash", "SIG", "sigquit", "of memory", "oom", "GPU ", "WARN"),
-)
-"""A line without any of these, and without what the rules need besides, tells of no failure."""
-PHASE_STEMS = (" batch", "Load", "Init", "begin", "Application", "Uvicorn", "Started server", "KV ", '"POST')
-DULL = (" batch, #", '" 200 OK', " NCCL INFO ")
-"""What nearly all lines of a serving server hold, and no line that tells a failure."""
 
 MOST_CASES = 64
 MOST_CLUES = 256
@@ -71,12 +63,10 @@ class Classifier:
         engine: str | None = None,
         rules_given: RuleSet | None = None,
     ) -> None:
-        self.engine = engine
         self.lines = 0
-        self._table = table(engine)
-        self._tracker = PhaseTracker(phases or self._table.lines)
+        self._given = tuple(phases)
         self._rules = rules_given or rule_set((*rules, *own_files(engine)))
-        self._recognising = engine is None and not phases
+        self._deciding = tuple(rule for rule in self._rules.lines if rule.decides)
         self._follower = Follower()
         self._cases: list[Case] = []
         self._clues: list[Clue] = []
@@ -86,18 +76,27 @@ class Classifier:
         self._fatal_line = False
         self._later: Phase | None = None
         self._tail: deque[tuple[int, Line]] = deque(maxlen=_TAIL)
-        self._serving = False
-        """Ready, and nothing is open: the bulk of a log."""
         self._framing: Link | None = None
-        self._error_stems: tuple[str, ...] = ()
-        self._phase_stems: tuple[str, ...] = ()
-        self._starting_stems: tuple[str, ...] = ()
-        self._stopping_stems: tuple[str, ...] = ()
-        self._fatal: list[tuple[tuple[str, ...] | None, re.Pattern[str]]] = []
-        self._deciding = tuple(rule for rule in self._rules.lines if rule.decides)
-        self._collect_stems()
+        self._tracker = PhaseTracker(self._given)
+        self._adopt(engine)
+        self._recognising = engine is None
         self._plain = not self._recognising
         """Whether a line without a stem can be dismissed."""
+
+    def _adopt(self, engine: str | None) -> None:
+        """Take the tables of an engine; phases that were given stay."""
+        self.engine = engine
+        self._table = table(engine)
+        tracker = PhaseTracker(self._given or self._table.lines)
+        tracker.phase, tracker.seen = self._tracker.phase, self._tracker.seen
+        self._tracker = tracker
+        self._fatal = [(literals(pattern), re.compile(pattern)) for pattern in self._table.fatal]
+        self._sieve = Sieve(self._rules, self._table, tracker.rules)
+        self._set_bulk()
+
+    def _set_bulk(self) -> None:
+        tracker = self._tracker
+        self._sieve.set_bulk(tracker.started and tracker.phase != "ready" and not self._cases)
 
     # --- what it knows so far ---
 
@@ -129,17 +128,18 @@ class Classifier:
         """Take the next line of the log, with or without its line end."""
         self.lines += 1
         if self._plain:
-            if self._serving:
+            sieve = self._sieve
+            if sieve.bulk:
                 for dull in DULL:
                     if dull in line:
                         return
             elif " NCCL INFO " in line and "COMPLETE" not in line:
                 return
-            for stem in self._error_stems:
+            for stem in sieve.errors:
                 if stem in line:
                     break
             else:
-                for stem in self._phase_stems:
+                for stem in sieve.phases:
                     if stem in line:
                         self._parts(line, self._read_phase)
                         return
@@ -216,14 +216,8 @@ class Classifier:
     def _recognise(self, raw: str) -> None:
         engine = recognise([raw[:MAX_LINE]])
         self._recognising = engine is None and self.lines < HEAD_LINES
-        if engine is None:
-            return
-        self.engine = engine
-        self._table = table(engine)
-        tracker = PhaseTracker(self._table.lines)
-        tracker.phase, tracker.seen = self._tracker.phase, self._tracker.seen
-        self._tracker = tracker
-        self._collect_stems()
+        if engine is not None:
+            self._adopt(engine)
 
     def _new_case(self, report: Report) -> None:
         fatal = self._fatal_line or any(pattern.search(report.header) for _, pattern in self._fatal)
@@ -233,14 +227,14 @@ class Classifier:
             self._cases.pop()
         phase = self._tracker.of_rank(report.rank)
         self._cases.append(Case(report, fatal, phase, self._tracker.started))
-        self._choose_stems()
+        self._set_bulk()
 
     def _note_progress(self, phase: Phase) -> None:
         """A server that serves has survived what it wrote before, unless the engine said it died of it."""
-        if self._tracker.started and (self._cases or not self._serving):
+        if self._tracker.started and (self._cases or not self._sieve.bulk):
             if phase in ("ready", "serving"):
                 self._cases = [case for case in self._cases if case.fatal or case.report.native]
-            self._choose_stems()
+            self._set_bulk()
 
     def _look_for_clues(self, line: Line, rules: Sequence[Rule], *, dying: bool = True) -> None:
         text = line.text
@@ -270,25 +264,6 @@ class Classifier:
         self._fatal_line = True
         for case in self._cases[-8:]:
             case.fatal = True
-
-    def _collect_stems(self) -> None:
-        """Which texts make a line worth a look: always, during a start, and once the server serves."""
-        rules = [rule.pattern or "" for rule in self._rules.lines]
-        hindsight = [rule.pattern for rule in self._table.hindsight]
-        self._fatal = [(literals(pattern), re.compile(pattern)) for pattern in self._table.fatal]
-        self._error_stems = cover([*rules, *hindsight, *self._table.fatal], STEMS)
-        phases = self._tracker.rules
-        stopping = [rule.pattern for rule in phases if rule.phase == "shutdown"]
-        starting = [rule.pattern for rule in phases] + [rule.pattern or "" for rule in self._rules.ends]
-        known = len(self._error_stems)
-        self._stopping_stems = cover(stopping, self._error_stems)[known:]
-        self._starting_stems = cover(starting, (*self._error_stems, *PHASE_STEMS))[known:]
-        self._choose_stems()
-
-    def _choose_stems(self) -> None:
-        """Once a server serves, phases matter only while it is open whether it survives an error."""
-        self._serving = self._tracker.started and self.phase != "ready" and not self._cases
-        self._phase_stems = self._stopping_stems if self._serving else self._starting_stems
 
     # --- the end ---
 

@@ -58,12 +58,16 @@ def phase_rules(engine: str) -> tuple[PhaseRule, ...]:
     return table(engine).lines
 
 
+@cache
+def _marks() -> dict[str, re.Pattern[str]]:
+    return {name: re.compile("|".join(table(name).marks)) for name in engines()}
+
+
 def recognise(lines: Iterable[str]) -> str | None:
     """The engine that wrote a log, or None. The engine whose marks fit the most lines wins."""
-    marks = {name: re.compile("|".join(table(name).marks)) for name in engines()}
-    score = dict.fromkeys(marks, 0)
+    score = dict.fromkeys(_marks(), 0)
     for line in lines:
-        for name, mark in marks.items():
+        for name, mark in _marks().items():
             if mark.search(line):
                 score[name] += 1
     best = max(score, key=lambda name: score[name])
