@@ -7,10 +7,8 @@ once the items are selected, in `plan_items`.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +17,9 @@ from .errors import CaseError, InputError
 from .model import Case, DeadEnd, Suite
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import ModuleType
+
     from .failures.known import Registry
     from .session import Result, Session
 
@@ -51,6 +52,7 @@ class SuiteFile(pytest.Module):
     def _getobj(self) -> ModuleType:
         from . import suite_tests
         from .engines.registry import names
+        from .failures.classes import classes
         from .suite import load_suite
 
         try:
@@ -59,6 +61,7 @@ class SuiteFile(pytest.Module):
                 known=registry_of(self.config).names,
                 engines=names(),
                 markers=registered_markers(self.config),
+                failure_classes=classes(),
             )
             self._claim_name()
         except InputError as error:
@@ -123,6 +126,19 @@ def attach_case(item: pytest.Item) -> None:
         return
     wanted = callspec.params["gpuserve_case"]
     item.stash[CASE] = next(case for case in parent.suite.cases() if case.id == wanted)
+
+
+def check_perturbation(session: Session, items: Iterable[pytest.Item]) -> None:
+    """A perturbation of a config that no collected suite has would do nothing. Raises UsageError."""
+    if session.options.simulation is None:
+        return
+    suites = {id(parent): parent.suite for item in items if (parent := item.getparent(SuiteFile))}
+    try:
+        session.options.simulation.perturbation.check(
+            {one.id for suite in suites.values() for one in suite.configs}
+        )
+    except InputError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 # --- once the items are selected ------------------------------------------------------------------
@@ -235,5 +251,3 @@ class CaseRun:
             for item in self._item.session.items
             if CASE in item.stash and (item.stash[CASE].suite, item.stash[CASE].config.id) == mine
         ]
-
-

@@ -5,8 +5,6 @@ Nothing here, and nothing imported at the top, may be slow or look at the hardwa
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +17,7 @@ from .collect import (
     CaseRun,
     SuiteFile,
     attach_case,
+    check_perturbation,
     is_suite,
     parameters,
     plan_items,
@@ -27,7 +26,8 @@ from .errors import GpuserveError, InputError
 from .session import Options, Session
 
 if TYPE_CHECKING:
-    from .session import Result
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
 
 SIMULATE_DEFAULT = "default"
 
@@ -200,9 +200,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parent = metafunc.definition.getparent(SuiteFile)
     if parent is not None and "gpuserve_case" in metafunc.fixturenames:
-        metafunc.parametrize(
-            "gpuserve_case", parameters(parent.suite, metafunc.config), indirect=True
-        )
+        metafunc.parametrize("gpuserve_case", parameters(parent.suite, metafunc.config), indirect=True)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -219,6 +217,7 @@ def pytest_collection_modifyitems(
         return (yield)
     from .report.bench import counted_as_benchmarks
 
+    check_perturbation(config.stash[SESSION], serving)
     with counted_as_benchmarks(serving):
         yield
     if config.option.collectonly:
@@ -279,9 +278,11 @@ def pytest_runtest_makereport(
         item.warn(PytestGpuserveWarning(f"{result.record.case}: {warning}"))
     if report.failed and result.note:
         if call.excinfo is None:
-            report.longrepr = f"{report.longrepr}\n{result.note}"  # keeps pytest's "[XPASS(strict)] reason" first
-        elif hasattr(report.longrepr, "addsection"):
-            report.longrepr.addsection("dead end changed", result.note)
+            report.longrepr = (
+                f"{report.longrepr}\n{result.note}"  # keeps pytest's "[XPASS(strict)] reason" first
+            )
+        elif add_section := getattr(report.longrepr, "addsection", None):
+            add_section("dead end changed", result.note)
     return report
 
 
@@ -350,5 +351,3 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 def pytest_configure_node(node: Any) -> None:
     """Every worker of a run writes into the one run folder."""
     node.workerinput["gpuserve_run_dir"] = str(node.config.stash[SESSION].folder.path)
-
-

@@ -6,11 +6,9 @@ Knows nothing of pytest: `plugin` and `suite_tests` turn plans into marks and er
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,14 +17,17 @@ from .errors import CaseError, Crashed, EngineMissing, GpuserveError
 from .record import Record, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
     from .engines.base import Engine, Site
     from .engines.simulated.simulation import Simulation
     from .failures.known import Registry
+    from .gate.baseline import Baselines
     from .gate.verdict import Judgement
     from .host.site import SiteFile
     from .model import Case, Config, DeadEnd, EngineBuild, Host
     from .record import Failure, Launch
-    from .gate.baseline import Baselines
     from .report.store import RunFolder
     from .serving.lease import Leases
     from .serving.pool import ConfigRun, Order, Pool, Startable
@@ -120,9 +121,8 @@ class Session:
 
     @cached_property
     def site_file(self) -> SiteFile:
-        from .host.site import load_site
-
         from .engines.registry import names
+        from .host.site import load_site
 
         return load_site(self.options.rootdir, engines=names())
 
@@ -185,7 +185,10 @@ class Session:
         try:
             build = self.build(config)
         except EngineMissing as error:
-            return Plan(problem=str(error))
+            simulation = self.options.simulation
+            return (
+                Plan(skip=simulation.unknown(case) or str(error)) if simulation else Plan(problem=str(error))
+            )
         lacks = unmet(config.requires, self.host, build)
         if not lacks and self.options.simulation is not None:
             unknown = self.options.simulation.unknown(case)
@@ -319,7 +322,9 @@ class Session:
                     text = f"{text}\n{note}"
         if plan.review_due:
             warnings.append(plan.review_due)
-        record = self._record(case, plan, nodeid, started, measured, verdict=verdict, outcome=outcome, text=text)
+        record = self._record(
+            case, plan, nodeid, started, measured, verdict=verdict, outcome=outcome, text=text
+        )
         failure: Failure | None = error.failure if error else None
         record = msgspec.structs.replace(
             record,
@@ -333,7 +338,14 @@ class Session:
     def note(self, case: Case, nodeid: str, *, verdict: Verdict, outcome: str, reason: str) -> Record:
         """The record of a case that is not run: what the host lacks, or a dead end that is never started."""
         record = self._record(
-            case, self.plan(case), nodeid, datetime.now(UTC), None, verdict=verdict, outcome=outcome, text=reason
+            case,
+            self.plan(case),
+            nodeid,
+            datetime.now(UTC),
+            None,
+            verdict=verdict,
+            outcome=outcome,
+            text=reason,
         )
         record = msgspec.structs.replace(record, reason=record.reason or reason)
         self.folder.write(record)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+import time
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -13,11 +12,19 @@ from ..load import client, metrics, traffic
 from ..load.validity import SATURATED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from ..engines.base import Counters, Engine, Site
     from ..load.api import Api, Target
     from ..load.client import Samples
     from ..model import Config, Workload
     from ..record import Round
+
+T = TypeVar("T")
+
+DEATH_NOTICE_S = 3.0
+"""SGLang's own watchdog looks at its children every second before it ends."""
 
 WARMUP_ROUND = -1
 """Its prompts are drawn for a round that is never measured, so no round finds them cached."""
@@ -99,11 +106,11 @@ class Measurement:
     def _round(self, api: Api, index: int) -> Round:
         workload, engine, target = self._workload, self._engine, self._server.target
         if workload.cache == "cold":
-            engine.flush(target)
-        before = engine.counters(target)
+            self._ask(lambda: engine.flush(target), "flush its cache")
+        before = self._ask(lambda: engine.counters(target), "tell its counters")
         start = log_size(self._server.log)
         samples = self._run(api, workload, index)
-        after = engine.counters(target)
+        after = self._ask(lambda: engine.counters(target), "tell its counters")
         result = metrics.summarise(
             samples,
             workload,
@@ -117,6 +124,26 @@ class Measurement:
             result, invalid=[*result.invalid, *invalid], warnings=[*result.warnings, *warnings]
         )
 
+    def _ask(self, call: Callable[[], T], what: str) -> T:
+        """A control call between rounds. Raises Crashed, with the root error when the server has ended."""
+        import requests
+
+        try:
+            return call()
+        except requests.RequestException as error:
+            if self._has_failed_within(DEATH_NOTICE_S):
+                raise self._server.crash() from error
+            raise Crashed(f"the server lives, but when asked to {what}: {error}") from error
+
+    def _has_failed_within(self, seconds: float) -> bool:
+        """A dying server refuses connections a moment before its end is seen."""
+        until = time.monotonic() + seconds
+        while not self._server.failed():
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        return True
+
     def _run(self, api: Api, workload: Workload, index: int) -> Samples:
         server, scale = self._server, self._site.time_scale
         plan = traffic.plan(
@@ -127,7 +154,7 @@ class Measurement:
         )
         if samples.stalled and not server.failed():
             raise server.stall()
-        if server.failed():
+        if server.failed() or (samples.all_failed and self._has_failed_within(DEATH_NOTICE_S)):
             raise server.crash()
         return samples
 

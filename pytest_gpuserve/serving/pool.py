@@ -7,18 +7,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from ..errors import CaseError, GpuserveError, Inert, InputError, StartFailed, StopFailed
-from ..record import Launch
 from .measure import Measurement, Running
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..engines.base import Engine, Site
     from ..model import Config, DeadEnd, Workload
+    from ..record import Launch
 
 
 class Startable(Running, Protocol):
@@ -167,9 +168,7 @@ class Pool:
                 except CaseError as error:
                     run.errors[workload.name] = error
                     break  # this server is not to be trusted any more
-                facts = msgspec.structs.replace(
-                    server.launch_facts(), rounds=rounds, server_info=info
-                )
+                facts = msgspec.structs.replace(server.launch_facts(), rounds=rounds, server_info=info)
                 run.launches.setdefault(workload.name, []).append(facts)
         finally:
             self._current = None
@@ -184,9 +183,9 @@ class Pool:
         except StopFailed as error:
             run.stop_error = run.stop_error or error
         for workload in todo:
-            error = run.errors.get(workload.name)
-            if error is not None and len(run.launches.get(workload.name, ())) == before[workload.name]:
-                facts = msgspec.structs.replace(server.launch_facts(), failure=error.failure)
+            ended = run.errors.get(workload.name)
+            if ended is not None and len(run.launches.get(workload.name, ())) == before[workload.name]:
+                facts = msgspec.structs.replace(server.launch_facts(), failure=ended.failure)
                 run.launches.setdefault(workload.name, []).append(facts)
 
 

@@ -171,7 +171,9 @@ class Server:
         from ..failures.classify import Classifier
 
         rules = self._engine.rules()
-        return Classifier(self._engine.phases, (rules,) if rules is not None else ())
+        return Classifier(
+            self._engine.phases, (rules,) if rules is not None else (), engine=self._engine.name
+        )
 
     # --- until it is ready ---
 
