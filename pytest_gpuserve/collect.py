@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 CASE = pytest.StashKey[Case]()
 """On an item: the case that it is."""
-RESULT = pytest.StashKey["Result"]()
+RESULT: pytest.StashKey[Result] = pytest.StashKey()
 """On an item that ran: how it ended."""
-SESSION = pytest.StashKey["Session"]()
+SESSION: pytest.StashKey[Session] = pytest.StashKey()
 """On the config: the run."""
 SUITES = pytest.StashKey[dict[str, Path]]()
 """On the config: the suites collected so far, by name."""
