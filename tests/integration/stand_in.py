@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import mmap
 import os
 import signal
@@ -36,6 +37,25 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        """A completion: a token each 20 ms, as many as asked for."""
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        say("request received")
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        wanted = request["max_tokens"]
+        for count in range(1, wanted + 1):
+            time.sleep(0.02)
+            usage = {"prompt_tokens": len(request["prompt"]), "completion_tokens": count}
+            choice = {"index": 0, "text": "x ", "finish_reason": "length" if count == wanted else None}
+            self.event(json.dumps({"choices": [choice], "usage": usage}))
+        self.event("[DONE]")
+
+    def event(self, data: str) -> None:
+        self.wfile.write(f"data: {data}\n\n".encode())
 
     def log_message(self, *args: object) -> None:
         pass

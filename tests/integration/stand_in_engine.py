@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuserve.engines.base import Command, Site
+from pytest_gpuserve.load.api import Api
 from pytest_gpuserve.model import Config, EngineBuild, ModelRef, PhaseRule, Place, Workload
 from pytest_gpuserve.record import Failure
 from pytest_gpuserve.serving.server import Server
 
 if TYPE_CHECKING:
-    from pytest_gpuserve.load.api import Api, Target
+    from pytest_gpuserve.load.api import Target
     from pytest_gpuserve.serving.lease import Leases
 
 SCRIPT = Path(__file__).with_name("stand_in.py")
@@ -44,8 +45,8 @@ class StandIn:
             argv += [f"--{flag}"] if value is True else [f"--{flag}", str(value)]
         return Command(argv=tuple(argv), env=dict(config.env))
 
-    def api(self, config: Config, workload: Workload) -> Api:
-        raise NotImplementedError
+    def api(self, config: Config, workload: Workload, site: Site) -> Api:
+        return Api(kind="completions", path="/v1/completions", model="none", token_ids=True, chunk_usage=True)
 
     def info(self, target: Target) -> dict[str, Any]:
         return {}

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,15 +23,15 @@ import pytest
 from pytest_gpuserve.serving import processes, sockets
 from pytest_gpuserve.serving.lease import Leases
 
+sys.path.append(str(Path(__file__).parent))  # the helpers beside this file are scripts, not a package
+from marked import PATIENCE_S, Marked
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 BAR_S = 15.0
 """Everything is over so long after the kill."""
-PATIENCE_S = 60.0
-"""For a driver to get where it is to be killed, on a busy machine."""
 TOGETHER = 6
 
 
@@ -74,93 +72,48 @@ class Seen:
         return [event["verdict"] for event in self.events if "verdict" in event]
 
 
-class Driver:
-    """The driver process, and every process that came of it, known by a mark in their environment."""
+class Driver(Marked):
+    """The driver process, and every process that came of it."""
 
     def __init__(self, folder: Path, mode: str, port: int) -> None:
-        self.folder = folder
-        self._errors = (folder / "stderr.txt").open("w")
-        self._mark = uuid.uuid4().hex
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "driver.py"), str(folder), mode, str(port)],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "KILL_MATRIX_MARK": self._mark},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
-        self.pids = {"driver": self._process.pid}
+        argv = [sys.executable, str(HERE / "driver.py"), str(folder), mode, str(port)]
+        super().__init__(argv, folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.pids = {"driver": self.process.pid}
+        self._log = folder / "logs" / "stand-in-1.log"
 
     def until(self, state: str) -> dict[str, Any]:
-        assert self._process.stdout is not None
+        assert self.process.stdout is not None
         said = []
-        for line in self._process.stdout:
+        for line in self.process.stdout:
             said.append(line)
             event: dict[str, Any] = json.loads(line)
             if event["state"] == "started":
-                self.pids |= {
-                    "engine": event["pid"], "supervisor": event["supervisor"], "guard": event["guard"]
-                }  # fmt: skip
+                self.pids |= {"engine": event["pid"]} | {who: event[who] for who in ("supervisor", "guard")}
             if event["state"] == state:
                 return event
-        raise AssertionError(
-            f"the driver ended before it was {state}: {said}\n{(self.folder / 'stderr.txt').read_text()}"
-        )
-
-    def until_logged(self, pattern: str) -> re.Match[str]:
-        end = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end:
-            text = (self.folder / "logs" / "stand-in-1.log").read_text()
-            if found := re.search(pattern, text):
-                return found
-            time.sleep(0.02)
-        raise AssertionError(f"{pattern} never came")
+        raise AssertionError(f"the driver ended before it was {state}: {said}\n{self.errors.read_text()}")
 
     def get_to(self, moment: str) -> None:
         self.until("started")
         if moment == "starting":
-            self.pids["child"] = int(self.until_logged(r"plain=(\d+)[^\n]*\nLoad weight")[1])
+            self.pids["child"] = int(self.until_logged(self._log, r"plain=(\d+)[^\n]*\nLoad weight")[1])
             return
         self.until("serving")
-        self.pids["child"] = int(self.until_logged(r"plain=(\d+)")[1])
+        self.pids["child"] = int(self.until_logged(self._log, r"plain=(\d+)")[1])
         if moment == "stopping":
             self.tell_to_stop()
             self.until("stopping")
-            self.until_logged("SIGTERM received")
+            self.until_logged(self._log, "SIGTERM received")
 
     def tell_to_stop(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write("stop\n")
-        self._process.stdin.flush()
+        assert self.process.stdin is not None
+        self.process.stdin.write("stop\n")
+        self.process.stdin.flush()
 
     def rest(self) -> list[dict[str, Any]]:
         """What it says until it ends."""
-        out, _ = self._process.communicate(timeout=PATIENCE_S)
+        out, _ = self.process.communicate(timeout=PATIENCE_S)
         return [json.loads(line) for line in out.splitlines()]
-
-    def alive(self) -> list[int]:
-        """The driver and all that came of it."""
-        self._process.poll()
-        wanted = f"KILL_MATRIX_MARK={self._mark}".encode()
-        return [p.pid for p in processes.table().values() if not p.gone and carries(p.pid, wanted)]
-
-    def end(self) -> None:
-        for pid in self.alive():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream is not None:
-                stream.close()
-
-
-def carries(pid: int, wanted: bytes) -> bool:
-    try:
-        return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 def run(cell: Cell, folder: Path) -> Seen:
