@@ -83,6 +83,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Interpreter that has the engine; without a name it is SGLang's",
     )
     group.addoption(
+        "--gpuserve-attach",
+        default=None,
+        metavar="URL",
+        help="Measure the cases of one config on the server that runs there; nothing is started or stopped",
+    )
+    group.addoption(
         "--gpuserve-run-dir",
         default=None,
         metavar="DIR",
@@ -126,6 +132,16 @@ def options_of(config: pytest.Config) -> Options:
             "--gpuserve-update-baselines: what the simulated host yields is never stored as a baseline; "
             "leave out --gpuserve-simulate"
         )
+    attach = config.getoption("gpuserve_attach")
+    if attach is not None:
+        from .engines.openai import target_of
+
+        if simulate is not None:
+            raise pytest.UsageError("--gpuserve-attach and --gpuserve-simulate: give one of the two")
+        try:
+            target_of(attach)
+        except InputError as error:
+            raise pytest.UsageError(f"--gpuserve-attach: {error}") from None
     simulation = None
     if simulate is not None:
         from .engines.simulated.simulation import Simulation
@@ -146,6 +162,7 @@ def options_of(config: pytest.Config) -> Options:
         update_baselines=update,
         run_dangerous=bool(config.getoption("gpuserve_run_dangerous")),
         engine_python=pythons,
+        attach=attach,
         launches=launches,
         improved_fails=_warn_or_fail(config, "gpuserve_improved"),
         inconclusive_fails=_warn_or_fail(config, "gpuserve_inconclusive"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .errors import CaseError, Crashed, EngineMissing, GpuserveError
+from .errors import CaseError, Crashed, EngineMissing, GpuserveError, InputError
 from .record import Record, Verdict
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .gate.baseline import Baselines
     from .gate.verdict import Judgement
     from .host.site import SiteFile
+    from .load.api import Target
     from .model import Case, Config, DeadEnd, EngineBuild, Host
     from .record import Failure, Launch
     from .report.store import RunFolder
@@ -46,6 +47,8 @@ class Options:
     run_dangerous: bool = False
     engine_python: dict[str, str] = field(default_factory=dict)
     """Interpreter by engine name, from the command line."""
+    attach: str | None = None
+    """URL of a running server that the cases of one config are measured on."""
     launches: int | None = None
     """Launches per config, instead of what the suite says."""
     improved_fails: bool = False
@@ -96,6 +99,8 @@ class Session:
         self._plans: dict[tuple[str, str], Plan] = {}
         self._builds: dict[str, EngineBuild | EngineMissing] = {}
         self._pool: Pool | None = None
+        self._attached: str | None = None
+        """Id of the config that a running server stands for."""
 
     # --- what the run is about ---
 
@@ -149,15 +154,44 @@ class Session:
             env=local.env,
             models=self.site_file.models,
             options=local.options,
+            url=self.options.attach,
         )
+
+    def attached(self, config: Config) -> Target | None:
+        """The running server that the config is measured on, or None where one is started.
+
+        Raises InputError when nobody says where it runs, and when one server is to stand for two configs.
+        """
+        from .engines.base import Attaches
+        from .engines.openai import target_of
+
+        engine, site = self.engine(config), self.site(config)
+        if site.url is not None:
+            first = self._attached = self._attached or config.id
+            if first != config.id:
+                raise InputError(
+                    f"--gpuserve-attach: {first} and {config.id} are selected, and one server cannot be both; "
+                    f"choose with -k or a test's id"
+                )
+        if isinstance(engine, Attaches):
+            return engine.target(config, site)
+        if site.url is None:
+            return None
+        key = config.args.get("api-key")
+        headers = {"Authorization": f"Bearer {key}"} if isinstance(key, str) else {}
+        return msgspec.structs.replace(target_of(site.url), headers=headers)
 
     def build(self, config: Config) -> EngineBuild:
         """The installed engine. Raises EngineMissing."""
-        site = self.site(config)
-        key = f"{config.engine} {site.python} {sorted(site.env.items())}"
+        from .serving import attached
+
+        site, running = self.site(config), self.attached(config)
+        where = running.url if running else site.python
+        key = f"{config.engine} {where} {sorted(site.env.items())}"
         if key not in self._builds:
+            engine = self.engine(config)
             try:
-                self._builds[key] = self.engine(config).build(site)
+                self._builds[key] = attached.build(engine, running) if running else engine.build(site)
             except EngineMissing as error:
                 self._builds[key] = error
         found = self._builds[key]
@@ -196,6 +230,8 @@ class Session:
         if lacks:
             return Plan(skip="; ".join(lacks))
         dead_end = config.dead_end or self.registry.resolve(config, build, self.host)
+        if dead_end and dead_end.kind in STARTING and self.attached(config):
+            dead_end = None  # nothing is started, and whatever it is about, it runs
         due = texts.review_due(dead_end, self.options.today) if dead_end else None
         return Plan(dead_end=dead_end, review_due=due or "")
 
@@ -233,6 +269,8 @@ class Session:
             low = high = case.launches.baseline
         if self.options.launches is not None:
             low = high = self.options.launches
+        if self.attached(config := case.config) is not None:
+            low = high = 1  # another look at the same process is no other launch
         if plan.dead_end is not None and plan.dead_end.kind != "slower":
             low = high = 1  # one start shows whether it is still a dead end
 
@@ -246,7 +284,7 @@ class Session:
             return ""
 
         return Order(
-            config=case.config,
+            config=config,
             workloads=[one.workload for one in selected],
             launches_min=low,
             launches_max=high,
@@ -425,13 +463,17 @@ class Session:
         return Leases(self.site_file.leases, slots=None if self.host.count else 1)
 
     def _server(self, suite: str, config: Config, index: int) -> Startable:
+        from .serving.attached import AttachedServer
         from .serving.server import Server
 
+        log = self.folder.logs / f"{suite}--{config.id}-{index + 1}.log"
+        if running := self.attached(config):
+            return AttachedServer(self.engine(config), config, running, log=log)
         return Server(
             self.engine(config),
             config,
             self.site(config),
-            log=self.folder.logs / f"{suite}--{config.id}-{index + 1}.log",
+            log=log,
             leases=self._leases,
             what=config.id,
             count=None if self.host.count else 1,  # without GPUs one server at a time has the machine
@@ -462,6 +504,8 @@ class EngineProblem(CaseError):
     verdict = Verdict.START_FAILED
 
 
+STARTING = frozenset({"start", "missing", "inert"})
+"""Kinds of dead ends that show in a start or its log."""
 WORKS = frozenset(
     {
         Verdict.NO_BASELINE,

@@ -5,7 +5,7 @@ Third parties register theirs in the entry point group `pytest_gpuserve.engines`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -26,6 +26,8 @@ class Site(Struct, frozen=True, kw_only=True):
     env: dict[str, str] = field(default_factory=dict)
     models: dict[str, str] = field(default_factory=dict)
     """Model id -> folder on this host."""
+    url: str | None = None
+    """A running server to attach to instead of starting one (`--gpuserve-attach`)."""
     time_scale: float = 1.0
     """Simulated host only: real seconds per simulated second while serving."""
     startup_scale: float = 1.0
@@ -98,3 +100,11 @@ class Engine(Protocol):
 
     def round_warnings(self, log: Path, start: int, end: int) -> tuple[list[str], list[str]]:
         """What the log between two byte offsets says against a round: (reasons it is invalid, warnings)."""
+
+
+@runtime_checkable
+class Attaches(Protocol):
+    """An engine may have this besides: its servers run already and are never started or stopped."""
+
+    def target(self, config: Config, site: Site) -> Target:
+        """Where the config's server runs. Raises InputError when nobody has said so."""

@@ -16,6 +16,7 @@ GROUP = "pytest_gpuserve.engines"
 
 OWN = {
     "llamacpp": "pytest_gpuserve.engines.llamacpp:LlamaCpp",
+    "openai": "pytest_gpuserve.engines.openai:OpenAI",
     "sglang": "pytest_gpuserve.engines.sglang:SGLang",
 }
 """Not entry points of this package, so that they are found in a source tree on PYTHONPATH as well."""
