@@ -164,8 +164,9 @@ def changed(dead_end: DeadEnd, error: CaseError, fit: Fit) -> str:
     """A dead end that fails in another way: what is documented and what happened, side by side."""
     failure = error.failure
     matches = dead_end.match
+    beside = {ON_THE_OTHER_SIDE.get(dead_end.kind)}
     rows: list[tuple[str, str, str | None]] = [
-        ("ends as", " or ".join(sorted(ENDS[dead_end.kind])), str(error.verdict)),
+        ("ends as", " or ".join(sorted(ENDS[dead_end.kind] - beside)), str(error.verdict)),
         ("phase", " or ".join(sorted(dead_end.phases)) or "any", failure.phase if failure else None),
         (
             "class",
