@@ -16,13 +16,13 @@ from msgspec import Struct
 from ..errors import InputError
 from .explain import Explanation, explain
 from .explain_text import WIDTH, _wrapped, conditions_of, title
+from .site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .options import Layout
     from .package import Package
-    from .site import Site
 
 KINDS = {"demand": "Demands", "setting": "Settings", "overridden": "Overrides", "warning": "Messages"}
 ALIKE = 0.6

@@ -16,17 +16,16 @@ from ..errors import InputError
 from .options import Layout, Option, Options, is_variable
 from .order import Path as CallPath
 from .order import call_order
+from .package import Package
 from .readings import Readings
 from .recognise import Assumed
 from .sides import Side, convert
+from .site import Site
 from .sites import Walk
 from .values import UNKNOWN, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from .package import Package
-    from .site import Site
 
 
 class Explanation(Struct, frozen=True, kw_only=True):

@@ -168,12 +168,13 @@ class Options:
                 pass
             case kind:
                 extra = []
-        flags: tuple[str, ...] = (name.replace("_", "-"),) if extra else ()
+        flags: tuple[str, ...] = ()
         choices: tuple[str, ...] = _literal(kind)
         text = ""
         for one in extra:
             match one:
                 case ast.Call(func=ast.Name(id="Arg"), keywords=keywords):
+                    flags = (name.replace("_", "-"),)
                     given = {word.arg: word.value for word in keywords if word.arg}
                     values = {key: self._constant(value, module) for key, value in given.items()}
                     if values.get("no_cli") is True:
@@ -183,9 +184,8 @@ class Options:
                     flags += tuple(str(flag).lstrip("-") for flag in _strings(values.get("aliases")))
                     choices = tuple(_strings(values.get("choices"))) or choices
                     text = values["help"] if isinstance(values.get("help"), str) else text
-                case ast.expr():
-                    value = self._constant(one, module)
-                    text = value if isinstance(value, str) else text
+                case ast.Constant(value=str(told)):  # the bare help text, which makes it a flag as well
+                    flags, text = flags or (name.replace("_", "-"),), told
         return Option(
             name=name, flags=flags, type=_type(kind), choices=choices, default=default, help=text, place=place
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..errors import EngineMissing, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -225,8 +225,13 @@ def at_path(folder: Path, name: str, *, without: Sequence[str] = ()) -> Package:
     raise InputError(f"{folder}: no package {name!r} there; name the folder that holds `{name}/__init__.py`")
 
 
-def of_interpreter(python: str, name: str, *, without: Sequence[str] = ()) -> Package:
-    """The package that an interpreter would import, asked without importing it. EngineMissing otherwise."""
+def of_interpreter(
+    python: str, name: str, *, without: Sequence[str] = (), env: Mapping[str, str] | None = None
+) -> Package:
+    """The package that an interpreter would import, asked without importing it. EngineMissing otherwise.
+
+    `env` comes on top of our own environment: PYTHONPATH matters.
+    """
     try:
         answer = subprocess.run(
             [str(Path(python).expanduser()), "-c", _FIND, name],
@@ -235,6 +240,7 @@ def of_interpreter(python: str, name: str, *, without: Sequence[str] = ()) -> Pa
             timeout=60,
             stdin=subprocess.DEVNULL,
             cwd="/",
+            env={**os.environ, **(env or {})},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineMissing(f"the interpreter {python} cannot be asked where {name} is: {error}") from None

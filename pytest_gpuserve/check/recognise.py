@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from .package import FunctionNode
+from .options import Option
+from .package import FunctionNode, Module
 from .values import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .options import Option, Options
-    from .package import Module
+    from .options import Options
     from .scope import Scope
 
 ARGUMENT_NAMES = re.compile(r"^(cfg|view|resolved|sargs|args)$|args$")

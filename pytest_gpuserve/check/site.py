@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast  # noqa: TC003  (msgspec resolves the annotations)
+import ast
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .scope import Scope  # noqa: TC001
+from .scope import Scope
 
 Kind = Literal["demand", "setting", "overridden", "warning", "read"]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    import ast
+from .package import Module
 
-    from .package import Definition, Module
+if TYPE_CHECKING:
+    from .package import Definition
     from .scope import Scope
 
 
