@@ -79,7 +79,7 @@ static void put_chunk(struct bytes *b, const char *event, size_t n) {
 /* --- what was sent ----------------------------------------------------------------------------------------- */
 
 struct request {
-    uint64_t number;  /* of the client: header x-request-number, else UINT64_MAX */
+    uint64_t number;  /* "request_number" in the body, else UINT64_MAX */
     uint64_t arrived; /* when all of it had been read */
     uint64_t ended;
     uint64_t tokens;
@@ -408,7 +408,7 @@ static void set(char *query) {
     forget();
 }
 
-static void begin(struct connection *c, enum kind kind, const char *head, const char *body, uint64_t t) {
+static void begin(struct connection *c, enum kind kind, const char *body, uint64_t t) {
     long n = number_after(body, "\"max_tokens\"", -1);
     if (n < 0) n = number_after(body, "\"max_completion_tokens\"", -1);
     if (n < 0) n = number_after(body, "\"max_new_tokens\"", -1);
@@ -424,9 +424,9 @@ static void begin(struct connection *c, enum kind kind, const char *head, const 
         requests = realloc(requests, request_room * sizeof *requests);
     }
     c->request = request_count++;
-    const char *number = strcasestr(head, "\nx-request-number:");
+    long number = number_after(body, "\"request_number\"", -1);
     requests[c->request] = (struct request){
-        .number = number && number < body ? strtoull(number + 18, NULL, 10) : UINT64_MAX,
+        .number = (uint64_t)number,
         .arrived = t,
         .sent = malloc(8 * (size_t)(c->events + 1)),
     };
@@ -443,7 +443,7 @@ static void handle(struct connection *c, char *head, const char *body, uint64_t 
     static const char *posts[KINDS] = {"POST /v1/completions ", "POST /v1/chat/completions ", "POST /generate "};
     for (int kind = 0; kind < KINDS; kind++)
         if (starts(head, posts[kind])) {
-            begin(c, (enum kind)kind, head, body, t);
+            begin(c, (enum kind)kind, body, t);
             return;
         }
     if (starts(head, "GET /_set?")) {

@@ -3,12 +3,9 @@ behind it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct, field
 
-if TYPE_CHECKING:
-    from ..model import ApiKind
+from ..model import ApiKind
 
 
 class Api(Struct, frozen=True, kw_only=True):

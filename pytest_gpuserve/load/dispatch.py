@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .connection import Address, Connection, Unreachable, open_ahead
+from .connection import Address, Connection, Unreachable, await_stamps, open_ahead
 from .flight import Flight
 from .ledger import Ledger
 from .samples import Health
@@ -88,7 +88,7 @@ class Dispatch:
         for connection in open_ahead(self._address, count):
             self._watch(connection, READ)
             self._idle.append(connection)
-        if all(c.kernel_stamps for c in self._idle):
+        if all(c.kernel_stamps for c in self._idle) and await_stamps():
             self.health.stamp_source = "kernel"
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..record import ClientHealth
 
 if TYPE_CHECKING:
-    from .samples import Histogram, Samples
+    from .samples import Health, Histogram, Samples
 
 KERNEL_NS = 20_000
 """What a kernel stamp of its own can be off: receive path and softirq (docs/load-client.md measures it)."""
@@ -22,6 +22,9 @@ MAX_LATE_MERGED = 0.05
 """The limit for the share of stamps lost because the client was busy."""
 MAX_CPU = 0.9
 """The limit for the share of one core while the clock ran."""
+MAX_UNSTAMPED = 0.005
+"""Up to this share of reads may have come without the kernel's stamp for the stamps to count as the
+kernel's."""
 MIN_WALL_S = 0.2
 """A round shorter than this says nothing about the share of a core."""
 
@@ -37,7 +40,7 @@ def report(samples: Samples, tokens: int | None = None) -> ClientHealth:
         lag_ms_p99=_p99_ms(health.lag),
         schedule_delay_ms_p99=_p99_ms(health.delay),
         merged_share=health.merged / health.chunks if health.chunks else None,
-        stamp_source=health.stamp_source if not health.unstamped else "user",
+        stamp_source="kernel" if _kernel(health) else "user",
         error_bound_ms=None if ttft is None or itl is None else max(ttft, itl) / 1e6,
         ttft_error_bound_ms=None if ttft is None else ttft / 1e6,
         itl_error_bound_ms=None if itl is None else itl / 1e6,
@@ -50,20 +53,22 @@ def error_bounds_ns(samples: Samples) -> tuple[int | None, int | None]:
     A kernel stamp of its own is off by at most `KERNEL_NS` and the uncertainty of the clock's offset, one
     in user space by `USER_NS` and the time that a pass over the ready sockets takes. A lost stamp is off by
     how far it can lie from the one it shares: not before the read before it, and not before the client last
-    looked. TTFT adds the time that handing the request over took; ITL is the difference of two stamps.
+    looked. TTFT adds the time that handing the request over took. ITL is the difference of two stamps, and
+    each lost one spoils two gaps.
     """
     health = samples.health
     if not health.chunks:
         return None, None
     lag = health.lag.quantile_ns(0.99) or 0
-    if health.stamp_source == "kernel" and not health.unstamped:
-        stamp = KERNEL_NS + health.clock_uncertainty_ns
-    else:
-        stamp = USER_NS + lag
-    lost = health.lost.quantile_ns(0.99, total=health.chunks) or 0
-    if lost:
-        stamp += lost + lag
-    return stamp + (health.handover.quantile_ns(0.99) or 0), 2 * stamp
+    own = KERNEL_NS + health.clock_uncertainty_ns if _kernel(health) else USER_NS + lag
+
+    def stamp(lost: int | None) -> int:
+        return own + lost + lag if lost else own
+
+    streams = max(1, samples.let_go.ok + sum(1 for s in samples.requests if s.stamps))
+    first = stamp(health.lost_first.quantile_ns(0.99, total=streams))
+    later = stamp(health.lost.quantile_ns(0.995, total=health.chunks))
+    return first + (health.handover.quantile_ns(0.99) or 0), 2 * later
 
 
 def saturated(samples: Samples) -> list[str]:
@@ -82,6 +87,10 @@ def saturated(samples: Samples) -> list[str]:
     if share is not None and share > MAX_CPU and samples.duration_ns > MIN_WALL_S * 1e9:
         reasons.append(f"{share:.0%} of a core > {MAX_CPU:.0%}")
     return reasons
+
+
+def _kernel(health: Health) -> bool:
+    return health.stamp_source == "kernel" and health.unstamped <= MAX_UNSTAMPED * health.chunks
 
 
 def _p99_ms(histogram: Histogram) -> float | None:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from .totals import Totals
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .totals import Totals
 
 FINE_NS = 1 << 12
 BUCKETS = 1 << 12
@@ -96,6 +97,8 @@ class Health(Struct, kw_only=True):
     user-space stamps from the start of that pass."""
     lost: Histogram = field(default_factory=Histogram)
     """How far the lost stamps can lie from the one they share."""
+    lost_first: Histogram = field(default_factory=Histogram)
+    """Those of them that were the first of their stream."""
     handover: Histogram = field(default_factory=Histogram)
     """How long `send` took with a request: its true start lies within."""
     delay: Histogram = field(default_factory=Histogram)
