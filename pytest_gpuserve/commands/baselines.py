@@ -48,9 +48,8 @@ def add(commands: Subcommands) -> None:
 
 def _add_show(actions: Subcommands) -> None:
     parser = command(actions, "show", show, "show what is stored")
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"{CASES_HELP}, or a host profile (default: all)"
-    )
+    parser.add_argument("names", nargs="*", metavar="CASE", help=f"{CASES_HELP} (default: all)")
+    parser.add_argument("--host", metavar="PROFILE", help="of this host alone")
     _add_folder(parser)
     add_format(parser)
 
@@ -74,16 +73,16 @@ def _add_calibrate(actions: Subcommands) -> None:
 
 
 def show(options: argparse.Namespace) -> int:
-    from ..gate.baseline import Baselines
+    from ..gate import show as gate
     from ..report.draw import draw
     from ..report.stored import tables
 
     folder = _folder(options)
-    found = tables(Baselines(folder), options.names)
-    if not found:
-        which = f" fits {', '.join(options.names)}" if options.names else ""
-        raise InputError(f"no baseline in {folder}{which}")
-    print(draw(found, options.format, width=width()), end="")
+    stored = gate.show(folder, options.names, profile=options.host)
+    if not stored:
+        wanted = ([f"of host {options.host}"] if options.host else []) + options.names
+        raise InputError(f"no baseline in {folder}" + (f" fits {', '.join(wanted)}" if wanted else ""))
+    print(draw(tables(stored), options.format, width=width()), end="")
     return 0
 
 

@@ -1,8 +1,7 @@
-"""`gpuserve dead-ends`: what is documented not to work where, and what changes between two engine versions."""
+"""`gpuserve dead-ends`: what is documented not to work, and what an upgrade changes about it."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,62 +11,78 @@ from . import add_format, command, width
 if TYPE_CHECKING:
     import argparse
 
+    from ..failures.known import Registry
     from . import Subcommands
 
-TEXTS = ("reason", "evidence", "way out", "before", "after", "set by", "where")
-"""Columns that are broken to the width of the terminal."""
+USUAL_ENGINE = "sglang"
 
 
 def add(commands: Subcommands) -> None:
-    parser = command(commands, "dead-ends", dead_ends, "list the paths that are documented not to work")
-    parser.add_argument("--engine", metavar="NAME", help="of this engine, such as sglang")
-    parser.add_argument(
-        "--engine-version", metavar="VERSION", help="that exist in this version, such as 0.5.14"
+    parser = command(
+        commands, "dead-ends", dead_ends, "list what is documented not to work, and what an upgrade changes"
     )
     parser.add_argument(
-        "--gpu", metavar="GPU", help="on this GPU: a compute capability (12.0, sm120) or a product name"
+        "--engine",
+        metavar="NAME",
+        help=f"of this engine (default: all; {USUAL_ENGINE} where a version is given)",
     )
-    parser.add_argument("--flag", metavar="FLAG", help="that this flag or variable leads to, or a part of it")
-    parser.add_argument("--since", metavar="A", help="with --until: what changes between two versions")
-    parser.add_argument("--until", metavar="B", help="see --since")
+    parser.add_argument("--engine-version", metavar="V", help="in this version")
     parser.add_argument(
-        "--known", metavar="DIR", type=Path, action="append", default=[], help="a folder of your own entries"
+        "--gpu", metavar="GPU", help="on this GPU: a capability (12.0, sm120) or a product's name"
+    )
+    parser.add_argument("--flag", metavar="TEXT", help="set by a flag or variable that has this in its name")
+    parser.add_argument("--since", metavar="V", help="with --until: what changes from this version ...")
+    parser.add_argument("--until", metavar="V", help="... to this one")
+    parser.add_argument(
+        "--known",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder of your own dead ends",
     )
     add_format(parser)
 
 
 def dead_ends(options: argparse.Namespace) -> int:
+    from ..failures import table
     from ..failures.known import Registry
-    from ..failures.table import CHANGE_HEADINGS, HEADINGS, Filters, changes, listing
+    from ..report.draw import draw
+    from ..report.known import known, upgrade
 
     if (options.since is None) != (options.until is None):
-        raise InputError("--since and --until belong together")
+        raise InputError("--since and --until belong together: an upgrade goes from one version to another")
+    if options.since is not None and options.engine_version is not None:
+        raise InputError("--engine-version tells of one version, --since and --until of two: leave one out")
     registry = Registry.load(options.known)
-    filters = Filters(
-        engine=options.engine, version=options.engine_version, gpu=options.gpu, flag=options.flag
+    _check_engine(options.engine, registry)
+    versioned = options.since is not None or options.engine_version is not None
+    filters = table.Filters(
+        engine=options.engine or (USUAL_ENGINE if versioned else None),
+        version=options.engine_version,
+        gpu=options.gpu,
+        flag=options.flag,
     )
-    if options.since is None:
-        return _print("dead ends", HEADINGS, listing(registry, filters), options.format)
-    rows = changes(registry, options.since, options.until, filters)
-    title = f"dead ends that change from {options.since} to {options.until}"
-    return _print(title, CHANGE_HEADINGS, rows, options.format)
-
-
-def _print(title: str, headings: tuple[str, ...], rows: list[tuple[str, ...]], form: str) -> int:
-    from ..report.table import Column, Table
-
-    if form == "json":
-        print(json.dumps([dict(zip(headings, row, strict=True)) for row in rows], indent=2))
+    if options.format == "markdown" and options.since is None and filters == table.Filters():
+        print(table.page(registry), end="")
         return 0
-    if not rows:
-        print(f"no {title}")
-        return 0
-    below = {"evidence", "way out"}
-    columns = tuple(
-        Column(name, wrap=name in TEXTS, under="reason" if name in below and "reason" in headings else None)
-        for name in headings
-    )
-    table = Table(title=title, columns=columns, rows=tuple(rows))
-    drawn = {"text": lambda: table.text(width()), "markdown": table.markdown, "csv": table.csv}[form]()
-    print(drawn.rstrip("\n"))
+    if options.since is not None:
+        found = upgrade(registry, options.since, options.until, filters)
+    else:
+        found = known(registry, filters)
+    if found.rows or options.format in {"json", "csv"}:
+        print(draw([found], options.format, width=width()), end="")
+    else:
+        print(f"{found.title}: none")
     return 0
+
+
+def _check_engine(name: str | None, registry: Registry) -> None:
+    from ..yaml_source import did_you_mean
+
+    engines = sorted({entry.engine for entry in registry.entries})
+    if name is not None and name not in engines:
+        raise InputError(
+            f"no dead end of an engine {name!r} is documented"
+            f"{did_you_mean(name, engines) or '; there are those of ' + ', '.join(engines)}"
+        )

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct, field
 
 from ..errors import InputError
-from ..model import Host  # noqa: TC001 - msgspec needs it when it decodes
+from ..model import Host
 from ..record import SCHEMA, Comparison, Record
 
 if TYPE_CHECKING:

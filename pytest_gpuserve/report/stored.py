@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from ..gate.quantity import QUANTITIES, launch_means, typical
 from .figures import label, number
 from .table import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..gate.baseline import Baseline, Baselines
+    from ..gate.show import Stored
 
 COLUMNS = (
     Column("case"),
@@ -27,63 +24,37 @@ COLUMNS = (
 SCATTER_NOTE = "scatter: standard deviation between launches, which says what slowdown can be found at all."
 
 
-def tables(baselines: Baselines, names: Sequence[str] = ()) -> list[Table]:
-    """The baselines whose profile, suite, case or `suite::case` fits one of `names` (shell patterns).
-
-    One table a file; without names all of them. Raises BaselineError naming file, line and key.
-    """
-    found = []
-    for profile, suite in baselines.files():
-        cases = [
-            each
-            for case, each in sorted(baselines.cases(profile, suite).items())
-            if not names
-            or any(fnmatchcase(s, n) for n in names for s in (profile, suite, case, f"{suite}::{case}"))
-        ]
-        if cases:
-            found.append(_table(f"{suite} on {profile}", cases))
-    return found
-
-
-def _table(title: str, cases: Sequence[Baseline]) -> Table:
-    rows = tuple(row for case in cases for row in _rows(case))
-    return Table(
-        title=f"baselines of {title}",
-        columns=COLUMNS,
-        rows=rows,
-        notes=(SCATTER_NOTE,) if any(row[4] for row in rows) else (),
-    )
-
-
-def _rows(case: Baseline) -> list[tuple[str, ...]]:
+def tables(stored: Sequence[Stored]) -> list[Table]:
+    """The cases that `gate.show` found, by file."""
+    files: dict[str, list[tuple[str, ...]]] = {}
+    for case in stored:
+        files.setdefault(f"baselines of {case.suite} on {case.profile}", []).extend(_rows(case))
     return [
-        (
-            case.case if index == 0 else "",
-            label(metric),
-            number(typical(launches)),
-            str(case.count or "") if index == 0 else "",
-            _scatter(metric, launches),
-            "" if index or case.tolerance is None else f"{case.tolerance * 100:.3g}%",
-            _origin(case) if index == 0 else "",
+        Table(
+            title=title,
+            columns=COLUMNS,
+            rows=tuple(rows),
+            notes=(SCATTER_NOTE,) if any(row[4] for row in rows) else (),
         )
-        for index, (metric, launches) in enumerate(case.launches.items())
+        for title, rows in files.items()
     ]
 
 
-def _scatter(metric: str, launches: list[list[float]]) -> str:
-    if len(launches) < 2:
-        return ""
-    return f"{statistics.stdev(launch_means(launches, QUANTITIES[metric].direction)):.2%}"
-
-
-def _origin(case: Baseline) -> str:
-    if case.reported is not None:
-        return f"reported: {case.reported.source}"
-    measured = case.measured
-    if measured is None:
-        return ""
-    engine = " ".join(filter(None, (measured.engine, measured.version)))
-    if measured.build not in {None, "stock"}:
-        engine += f" {measured.build}"
-    parts = (measured.date[:10], engine, f"driver {measured.driver}" if measured.driver else "")
-    return "measured " + ", ".join(filter(None, parts))
+def _rows(case: Stored) -> list[tuple[str, ...]]:
+    """A row a metric; what belongs to the case stands in its first one."""
+    rows: list[tuple[str, ...]] = []
+    for metric, value in case.figures.items():
+        scatter = case.scatter[metric]
+        first = not rows
+        rows.append(
+            (
+                case.case if first else "",
+                label(metric),
+                number(value),
+                str(case.launches or "") if first else "",
+                "" if scatter is None else f"{scatter:.2%}",
+                "" if case.tolerance is None or not first else f"{case.tolerance * 100:.3g}%",
+                case.source if first else "",
+            )
+        )
+    return rows

@@ -20,6 +20,9 @@ LEAST_WIDTH = 30
 """Of a column that is wrapped: below that a line of the terminal breaks, which reads better than one word a
 line."""
 
+TALL = 4
+"""Lines of a row from which on an empty line stands between rows, so that one sees where the next begins."""
+
 HEAD_PADDING = 2
 """Columns that tabulate adds to every heading."""
 
@@ -61,10 +64,9 @@ class Table(Struct, frozen=True, kw_only=True):
             colalign=["right" if column.right else "left" for column in columns] if shown else None,
             disable_numparse=True,
         )
-        lines = [line.rstrip() for line in body.splitlines()]
-        return "\n".join(
-            lines + [part for note in self.notes for part in textwrap.wrap(note, max(width, 60))]
-        )
+        lines = _apart([line.rstrip() for line in body.splitlines()], shown)
+        notes = [part for note in self.notes for part in textwrap.wrap(note, max(width, LEAST_WIDTH))]
+        return "\n".join(lines + notes)
 
     def markdown(self) -> str:
         """A heading, the table with every column that holds something, and the notes."""
@@ -106,6 +108,19 @@ class Table(Struct, frozen=True, kw_only=True):
             for row in self.rows
         ]
         return [column for _, column in own], rows
+
+
+def _apart(lines: list[str], rows: list[list[str]]) -> list[str]:
+    """A body's lines, with an empty one between rows when some of them are tall."""
+    heights = [max(cell.count("\n") + 1 for cell in row) for row in rows]
+    if max(heights, default=0) < TALL:
+        return lines
+    start = len(lines) - sum(heights)
+    parts = [lines[:start]]
+    for index, height in enumerate(heights):
+        parts.append(([""] if index else []) + lines[start : start + height])
+        start += height
+    return [line for part in parts for line in part]
 
 
 def _heading(column: Column) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -186,6 +187,43 @@ def test_classify(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["class"] is None
 
 
+def test_dead_ends_by_version_and_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["dead-ends", "--engine-version", "0.5.13.post1", "--gpu", "sm120"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("documented dead ends: sglang 0.5.13.post1, on sm120\n\nentry ")
+    assert "set by: --enable-torch-symm-mem" in out
+    assert cli.main(["dead-ends", "--flag", "enable_torch_symm_mem", "--format", "json"]) == 0
+    (rows,) = json.loads(capsys.readouterr().out).values()
+    assert {row["entry"] for row in rows} == {"sglang-torch-symm-mem"}
+    assert {row["kind"] for row in rows} == {"start", "inert"}
+    assert cli.main(["dead-ends", "--flag", "warp-drive"]) == 0
+    assert capsys.readouterr().out == "documented dead ends: set by warp-drive: none\n"
+
+
+def test_what_an_upgrade_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["dead-ends", "--since", "0.5.13", "--until", "0.5.14", "--flag", "torch-symm-mem"]
+    assert cli.main(argv) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("dead ends that change from sglang 0.5.13 to 0.5.14: set by torch-symm-mem\n")
+    assert "changes its kind" in out
+    assert cli.main([*argv, "--format", "markdown"]) == 0
+    assert capsys.readouterr().out.startswith("### dead ends that change from sglang 0.5.13 to 0.5.14")
+
+
+def test_the_whole_registry_as_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["dead-ends", "--format", "markdown"]) == 0
+    assert capsys.readouterr().out == (ROOT / "docs" / "dead-ends.md").read_text()
+
+
+def test_bench_of_nobody_is_1_and_a_whole_object(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        argv = ["bench", url, "--engine", "sglang", "--model", "m", "--requests", "2", "--quiet", "--json"]
+        assert cli.main(argv) == 1
+    assert json.loads(capsys.readouterr().out)["requests"]["failed"] == 2
+
+
 def test_classify_from_a_pipe() -> None:
     assert json.loads(gpuserve("classify", "-", "--json", input=BAD_FLAG).stdout)["class"] == "config_invalid"
 
@@ -195,7 +233,19 @@ def test_classify_from_a_pipe() -> None:
     [
         (["report"], "gpuserve report: no run in "),
         (["baselines", "show"], "gpuserve baselines: no baseline in "),
-        (["baselines", "show", "h100"], "gpuserve baselines: no baseline in "),
+        (["baselines", "show", "h100", "--host", "x"], "gpuserve baselines: no baseline in "),
+        (["dead-ends", "--since", "0.5.13"], "gpuserve dead-ends: --since and --until belong together"),
+        (["dead-ends", "--engine-version", "new"], "gpuserve dead-ends: 'new' is no version such as"),
+        (
+            ["dead-ends", "--engine", "sglan"],
+            "gpuserve dead-ends: no dead end of an engine 'sglan' is documented; ",
+        ),
+        (
+            ["dead-ends", "--since", "0.5.13", "--until", "0.5.15", "--engine-version", "0.5.14"],
+            "gpuserve dead-ends: --engine-version tells of one version",
+        ),
+        (["dead-ends", "--known", "nowhere"], "gpuserve dead-ends: the folder nowhere"),
+        (["bench", "ftp://x"], "gpuserve bench: ftp://x: not a URL such as"),
         (["classify", "nowhere.log"], "gpuserve classify: nowhere.log: No such file or directory"),
         (["classify", "."], "gpuserve classify: .: Is a directory"),
         (

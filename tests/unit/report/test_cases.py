@@ -28,11 +28,13 @@ eagle3-decode          slower                 dead-end   122 NCCL all-reduces of
                                                          seen: 0.60x of no-spec [0.59, 0.61]
                                                          way out: an all-reduce that does not go through NCCL:
                                                          pcie-ipc-allreduce
+
 torch-symm-mem-decode  start    comm_init     dead-end   torch symmetric memory has no table entry for compute
                                                          capability 12
                                                          seen: KeyError: 12
                                                          way out: SGLang 0.5.14 and later warn and stay on NCCL
                                                          entry: sglang-torch-symm-mem
+
 ep-deepep-decode       missing  weights_load  dead-end   DeepEP is not installed
                                                          seen: ImportError: DeepEP is not installed. Please install
                                                          DeepEP package from
@@ -42,7 +44,7 @@ skipped on rtx-pro-6000-blackwell-x8, simulated
 case                       what is missing
 -------------------------  ------------------------------------
 pcie-ipc-allreduce-decode  needs sglang>=0.5.21, this is 0.5.10
-"""  # noqa: E501 - as it is seen
+"""
 
 TROUBLE = """\
 results on h200-x1, sglang 0.5.15

@@ -87,3 +87,20 @@ def test_a_table_without_rows_has_its_head() -> None:
     table = Table(title="t", columns=(Column("a"), Column("b", wrap=True)), rows=())
     assert table.csv() == "a,b\r\n"
     assert table.markdown().startswith("### t")
+
+
+def test_tall_rows_stand_apart() -> None:
+    columns = (Column("a"), Column("b", wrap=True))
+    tall = Table(title="t", columns=columns, rows=(("1", "w\nx\ny\nz"), ("2", "v"), ("3", "u")))
+    assert tall.text().splitlines()[2:] == [
+        "1    w",
+        "     x",
+        "     y",
+        "     z",
+        "",
+        "2    v",
+        "",
+        "3    u",
+    ]
+    low = Table(title="t", columns=columns, rows=(("1", "w\nx\ny"), ("2", "v")))
+    assert "" not in low.text().splitlines()
