@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from .model import Place
 from .record import Comparison, Failure, Verdict
+
+if TYPE_CHECKING:
+    from .model import Place
 
 
 class GpuserveError(Exception):

@@ -202,7 +202,8 @@ class Gate(Struct, frozen=True, kw_only=True):
     """What decides over a case. `metrics` empty: a hypothesis, measured and never gated (`gate: none`)."""
 
     metrics: tuple[str, ...] = ("output_throughput", "tpot_ms", "accept_length")
-    """The first is primary and decides with the whole error budget; a default that a workload does not yield is dropped."""
+    """The first is primary and decides with the whole error budget; a default that a workload does not yield is
+    dropped."""
     tolerance: float = 0.05
     """The slowdown that must not pass, as a fraction."""
     explicit: bool = False

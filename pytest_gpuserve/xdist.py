@@ -7,18 +7,19 @@ the ids name. Nothing else in this package knows of workers, but for who writes 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
 
-class ServeScheduling(LoadScopeScheduling):
+class ServeScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
     """`LoadScopeScheduling` whose scope is a family of configs, and which never runs again what killed a worker.
 
     `--dist loadgroup` cannot do it: it writes the group into the node id, which pytest 9.2 computes anew
@@ -33,7 +34,7 @@ class ServeScheduling(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         path, _, rest = nodeid.partition("::")
         if not path.endswith((".yaml", ".yml")) or "[" not in rest:
-            return super()._split_scope(nodeid)
+            return str(super()._split_scope(nodeid))
         case_id = rest.partition("[")[2].rstrip("]")
         config_id = case_id.rpartition("-")[0]
         return f"{path}::{families(self.config.rootpath / path).get(config_id, config_id)}"
@@ -41,7 +42,7 @@ class ServeScheduling(LoadScopeScheduling):
     def remove_node(self, node: WorkerController) -> str | None:
         """Like its parent, but what ran when the worker died is done: a case that kills hosts is not tried twice."""
         workload = self.assigned_work.pop(node)
-        crashed = next(
+        crashed: str | None = next(
             (nodeid for unit in workload.values() for nodeid, done in unit.items() if not done), None
         )
         if crashed is None:
