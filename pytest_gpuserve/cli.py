@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from . import __version__
-from .commands import baselines, bench, classify, dead_ends, runs
+from .commands import baselines, bench, check, classify, dead_ends, explain, runs
 from .errors import GpuserveError, InputError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .commands import Handler
 
-COMMANDS = (bench, runs, baselines, classify, dead_ends)
+COMMANDS = (check, bench, runs, baselines, classify, dead_ends, explain)
 """Modules of `commands`; what they add is listed by `gpuserve --help` in this order."""
 
 BAD_INPUT = 2
