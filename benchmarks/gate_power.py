@@ -1,6 +1,6 @@
 """How often the gate is right: seeded launches of known noise, judged as a run judges them, by outcome.
 
-    python benchmarks/gate_power.py [--trials 10000] [--seed 1]
+    python benchmarks/gate_power.py [--trials 6000] [--seed 1]
 
 Each trial draws a baseline and, launch by launch, a run, and hands them to `judge` and `to_error`, with the
 defaults of a suite, until no further launch is wanted: what a session does with a case. Noise is log-normal,
@@ -287,7 +287,7 @@ HEADERS = ("noise", "truth", "failed", "ok", "inconclusive", "launches")
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--trials", type=int, default=10_000, help="for each line with a bar, else a quarter")
+    parser.add_argument("--trials", type=int, default=6000, help="for each line with a bar, else a quarter")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(argv)
     began = time.perf_counter()

@@ -29,7 +29,7 @@ FURTHER = 0.1
 The rest is the primary metric's, so that all together stay within `Plan.false_alarm`, however they correlate.
 """
 
-FURTHER_SPEND = (6.0, 2.0, 2.0, 1.0, 1.0)
+FURTHER_SPEND = (6.0, 2.0, 1.0, 1.0)
 """Theirs is spent early: it is the primary metric that decides when the launches end."""
 
 
@@ -73,6 +73,11 @@ class Question:
         """For each of the others."""
         share = Plan().false_alarm * FURTHER / max(1, self.further)
         return replace(self.plan, false_alarm=share, spend_alarm=FURTHER_SPEND)
+
+    @cached_property
+    def dead_end_plan(self) -> Plan:
+        """For a comparison that is expected to be worse, and needs no launch to confirm it."""
+        return replace(self.plan, false_alarm=Plan().false_alarm, confirm=False)
 
     def hold(
         self,
@@ -144,6 +149,8 @@ def _hold_metric(question: Question, baseline: Baseline, metric: str, docket: Do
     if held.decision == "worse":
         docket.find(Verdict.REGRESSED, line)
     if not primary:
+        if held.suspect:
+            docket.confirm(line)
         return
     if not held.proven:
         docket.warnings.append(tell.unproven(baseline))

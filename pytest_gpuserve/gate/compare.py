@@ -38,6 +38,8 @@ class Held(Struct, frozen=True, kw_only=True):
     """False: an estimate against the tolerance, because nothing tells how launches scatter."""
     final: bool
     """Another launch would not be used."""
+    suspect: bool
+    """It looks worse, and a launch more is to confirm it."""
     speed: float
     """The estimate as a ratio of speeds: below 1 is slower, whatever the metric."""
 
@@ -73,9 +75,11 @@ def hold(
     decision = outcome.decision if outcome else _point(estimate, limits)
     low, high = _interval(outcome, direction) if outcome else (None, None)
     few = "a reported figure" if against == "reported" else str(len(reference))
+    suspect = outcome is not None and outcome.decision == "undecided" and outcome.look.suspect
+    word = "looks worse, to be confirmed" if suspect else WORDS[decision]
     text = (
         f"{metric} {shown(metric, value)}, {signed(value / known)} against {_of(against)} "
-        f"{shown(metric, known)}: {WORDS[decision]} ({_bounds(low, high)}; "
+        f"{shown(metric, known)}: {word} ({_bounds(low, high)}; "
         f"{count(len(used))} against {few}; tolerance {percent(tolerance)})"
     )
     return Held(
@@ -93,6 +97,7 @@ def hold(
         decision=decision,
         proven=outcome is not None,
         final=outcome is None or outcome.final,
+        suspect=suspect,
         speed=math.exp(estimate),
     )
 

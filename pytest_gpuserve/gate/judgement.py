@@ -89,6 +89,11 @@ class Docket:
     def find(self, verdict: Verdict, text: str) -> None:
         self.findings.append((verdict, text))
 
+    def confirm(self, text: str) -> None:
+        """What decides nothing else looks worse: worth another launch, and no failure yet."""
+        self.wants_more = True
+        self.find(Verdict.INCONCLUSIVE, text)
+
     def compared(self, held: Held) -> None:
         self.comparisons.append(held.comparison)
 

@@ -45,15 +45,18 @@ def found(
         estimate = run.mean(axis=1) - stored.mean(axis=1)
         at_first = baseline - 1 + plan.first - 1
         alarm, missed = (
-            student(
-                tails(level, plan.shares(spend), baseline, plan.first, at_first)[index],
-                freedom,
+            tails(level, shares, baseline, plan.first, at_first)[index]
+            for level, shares in (
+                (plan.false_alarm, plan.alarm_shares),
+                (plan.missed, plan.missed_shares),
             )
-            for level, spend in ((plan.false_alarm, plan.spend_alarm), (plan.missed, plan.spend_missed))
         )
-        slow = (estimate + alarm * error < 0) & (estimate < limits.half)
-        worse |= slow & ~ended
-        ended |= slow | (estimate - missed * error > limits.slowdown)
+        slow = estimate + student(alarm or plan.false_alarm, freedom) * error < 0
+        slow &= estimate < limits.half
+        if alarm:  # else another launch is to confirm it
+            worse |= slow & ~ended
+            ended |= slow
+        ended |= ~slow & (estimate - student(missed, freedom) * error > limits.slowdown)
     return float(worse.mean())
 
 

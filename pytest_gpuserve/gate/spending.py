@@ -36,7 +36,7 @@ def tails(
     `level`.
 
     `weights` says how the error is shared among the looks, which have `first`, `first + 1`, ... launches
-    against `reference`. `freedom` is that of the variance at the first look.
+    against `reference`; only the first may be 0. `freedom` is that of the variance at the first look.
     """
     import numpy as np
     from scipy.special import ndtr, ndtri
@@ -67,7 +67,7 @@ def _normal(score, variance: float):  # type: ignore[no-untyped-def]
 
 @lru_cache(maxsize=4096)
 def student(tail: float, freedom: int) -> float:
-    """The value that Student's t with `freedom` degrees exceeds with probability `tail`."""
+    """The value that Student's t with `freedom` degrees exceeds with probability `tail`; infinity for none."""
     from scipy.special import stdtrit
 
-    return -float(stdtrit(freedom, tail))
+    return -float(stdtrit(freedom, tail)) if tail > 0 else math.inf

@@ -62,15 +62,37 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Chance that launches equal to the reference are called worse, over all looks."""
     missed: float = 0.045
     """Chance that a slowdown of just the tolerance is called ok, over all looks."""
-    spend_alarm: tuple[float, ...] = (1, 1, 2, 2, 6)
-    """How `false_alarm` is shared among five looks: late, because a slowdown is worth another launch."""
+    spend_alarm: tuple[float, ...] = (1, 2, 2, 6)
+    """How `false_alarm` is shared among the looks: late, because a slowdown is worth another launch."""
     spend_missed: tuple[float, ...] = (1, 1, 1, 1, 4)
     """How `missed` is shared: earlier, because a healthy run should end soon."""
+    confirm: bool = True
+    """Never call a single launch worse when another is allowed.
 
-    def shares(self, spend: tuple[float, ...]) -> tuple[float, ...]:
-        """Those of the looks there are: fewer than planned take the last ones, more repeat the first."""
-        looks = self.last - self.first + 1
-        return (spend[0],) * (looks - len(spend)) + spend[-looks:]
+    It costs a launch only where there is something to find, and halves the false alarms on a day on which
+    launches scatter more than those of the reference did, which one launch cannot show.
+    """
+
+    @property
+    def looks(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def alarm_shares(self) -> tuple[float, ...]:
+        """What each look spends of `false_alarm`, as weights."""
+        if self.confirm and self.first == 1 and self.looks > 1:
+            return (0.0, *_fit(self.spend_alarm, self.looks - 1))
+        return _fit(self.spend_alarm, self.looks)
+
+    @property
+    def missed_shares(self) -> tuple[float, ...]:
+        """What each look spends of `missed`, as weights."""
+        return _fit(self.spend_missed, self.looks)
+
+
+def _fit(spend: tuple[float, ...], looks: int) -> tuple[float, ...]:
+    """Weights for so many looks: fewer than planned take the last ones, more repeat the first."""
+    return (spend[0],) * (looks - len(spend)) + spend[-looks:]
 
 
 class Look(Struct, frozen=True, kw_only=True):
@@ -81,8 +103,11 @@ class Look(Struct, frozen=True, kw_only=True):
     low: float
     """One-sided bound at this look's share of `missed`: what lies below is excluded."""
     high: float
-    """One-sided bound at this look's share of `false_alarm`: what lies above is excluded."""
+    """One-sided bound at this look's share of `false_alarm`: what lies above is excluded. Where the look has
+    none, because a launch is still to confirm it, the bound that a sole look would have."""
     decision: Decision
+    suspect: bool = False
+    """It would be worse, if a launch more were not to confirm it."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -148,20 +173,28 @@ def _look(
     error = scatter * math.sqrt(1 / len(run) + 1 / len(reference))
     estimate = _mean(run) - _mean(reference)
 
-    def bound(level: float, spend: tuple[float, ...]) -> float:
-        looks = tails(level, plan.shares(spend), len(reference), plan.first, at_first)
-        return student(looks[len(run) - plan.first], freedom) * error
+    def tail(level: float, shares: tuple[float, ...]) -> float:
+        return tails(level, shares, len(reference), plan.first, at_first)[len(run) - plan.first]
 
-    low = estimate - bound(plan.missed, plan.spend_missed)
-    high = estimate + bound(plan.false_alarm, plan.spend_alarm)
+    alarm = tail(plan.false_alarm, plan.alarm_shares)
+    low = estimate - student(tail(plan.missed, plan.missed_shares), freedom) * error
+    high = estimate + student(alarm or plan.false_alarm, freedom) * error
     decision: Decision = "undecided"
-    if high < 0 and estimate < limits.half:
-        decision = "worse"
+    slow = high < 0 and estimate < limits.half
+    if slow:
+        decision = "worse" if alarm else "undecided"
     elif low > limits.speedup:
         decision = "better"
     elif low > limits.slowdown:
         decision = "ok"
-    return Look(launches=len(run), estimate=estimate, low=low, high=high, decision=decision)
+    return Look(
+        launches=len(run),
+        estimate=estimate,
+        low=low,
+        high=high,
+        decision=decision,
+        suspect=slow and not alarm,
+    )
 
 
 def _mean(group: Sequence[float]) -> float:

@@ -127,7 +127,7 @@ def slower(line: str, case: Case) -> str:
 
 def inconclusive(launches: int, most: int) -> str:
     if launches < most:
-        return f"\n{count(launches)} cannot tell; up to {most} may"
+        return f"\nanother launch may tell, up to {most} are allowed"
     return (
         f"\n{count(launches)} cannot tell, and launches.max allows no more; see what this host can find with "
         "`gpuserve baselines calibrate`"

@@ -33,7 +33,6 @@ from .against import Partner, Question, hold_baseline, hold_partner
 from .judgement import PRECEDENCE, Docket, Judgement, to_error
 from .quantity import QUANTITIES, shown, typical
 from .rounds import figures
-from .stats import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +145,7 @@ def _judge_slower(question: Question, dead_end: DeadEnd, docket: Docket) -> Judg
     metric = question.primary
     if dead_end.expect is not None:
         docket.comparisons.append(_expected(dead_end.expect, question.metrics[metric]))
-    held = hold_partner(question, metric, replace(question.plan, false_alarm=Plan().false_alarm), docket)
+    held = hold_partner(question, metric, question.dead_end_plan, docket)
     if held is None:
         return docket.close()
     line = held.comparison.text
@@ -224,5 +223,7 @@ def _judge_partner(question: Question, docket: Docket) -> None:
         return
     if held.decision == "worse":
         docket.find(Verdict.SLOWER, tell.slower(held.comparison.text, question.case))
+    elif held.suspect:
+        docket.confirm(held.comparison.text)
     else:
         docket.notes.append(held.comparison.text)

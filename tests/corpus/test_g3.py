@@ -122,13 +122,23 @@ def test_15_the_text_names_metric_value_reference_tolerance_and_baseline_and_the
     assert "another variable's name" in read("15")["observed"]
     stored = baseline(tpot_ms=[[10.0] * 3] * 8)
     slow_tpot = launch(100.0, tpot_ms=spread(14.0))
-    judgement = judged(slow_tpot, against=stored)
+    judgement = judged(slow_tpot, slow_tpot, against=stored)
     assert judgement.verdict is Verdict.REGRESSED
     first = judgement.text.splitlines()[0]
     assert first.startswith("tpot_ms 14.00 ms, +40.0 % against the baseline's 10.00 ms: worse (")
-    assert first.endswith("1 launch against 8; tolerance 5 %)")
+    assert first.endswith("2 launches against 8; tolerance 5 %)")
     worse = [c.metric for c in judgement.comparisons if c.decision == "worse"]
     assert worse == ["tpot_ms"], "and not the throughput, which stands beside it"
+
+
+def test_15_a_failure_is_confirmed_by_another_launch_before_it_is_one() -> None:
+    assert "rerun-to-confirm before fail" in read("15")["expected"]["behaviour"]
+    first = judged(launch(80.0), against=baseline())
+    assert (first.undecided, first.fails) == (True, False)
+    assert judged(launch(80.0), launch(80.3), against=baseline()).verdict is Verdict.REGRESSED
+    assert (
+        judged(launch(80.0), launch(100.0), launch(99.5), against=baseline()).verdict is not Verdict.REGRESSED
+    )
 
 
 def test_15_there_is_a_zone_between_pass_and_fail_that_asks_for_another_launch() -> None:
@@ -224,6 +234,7 @@ def test_23_tolerance_is_per_case_and_direction_per_metric() -> None:
     by_gate = {
         gate.tolerance: judged(
             launch(96.0),
+            launch(96.0),
             against=baseline(),
             of=msgspec.structs.replace(of, config=msgspec.structs.replace(of.config, gate=gate)),
         ).verdict
@@ -233,8 +244,9 @@ def test_23_tolerance_is_per_case_and_direction_per_metric() -> None:
     latency = Gate(metrics=("ttft_ms",), explicit=True)
     timed = msgspec.structs.replace(of, config=msgspec.structs.replace(of.config, gate=latency))
     stored = baseline(ttft_ms=[[50.0 * 100 / mean] * 3 for mean in STEADY])
-    slower = judged(launch(100.0, ttft_ms=spread(60.0)), against=stored, of=timed)
-    faster = judged(launch(100.0, ttft_ms=spread(40.0)), against=stored, of=timed)
+    slow, fast = launch(100.0, ttft_ms=spread(60.0)), launch(100.0, ttft_ms=spread(40.0))
+    slower = judged(slow, slow, against=stored, of=timed)
+    faster = judged(fast, against=stored, of=timed)
     assert (slower.verdict, faster.verdict) == (Verdict.REGRESSED, Verdict.IMPROVED)
 
 

@@ -81,7 +81,7 @@ def test_what_is_accepted_is_what_the_case_is_held_against(
     assert baseline.measured is not None
     assert baseline.measured.version == "0.5.15"
     assert baseline.measured.env == {"NCCL_DEBUG": "WARN"}, "what says where a run found things is left out"
-    judgement = judge(make_case(), [launch(83.0)], host=host, engine=engine, baseline=baseline)
+    judgement = judge(make_case(), [launch(83.0), launch(83.5)], host=host, engine=engine, baseline=baseline)
     assert judgement.verdict is Verdict.REGRESSED
     assert "not as when" not in judgement.text, "nothing has changed but the figure"
 

@@ -39,8 +39,23 @@ def test_one_equal_launch_is_enough_on_a_steady_host() -> None:
     assert outcome.final
 
 
-def test_one_slow_launch_is_enough_on_a_steady_host() -> None:
-    assert decided((84.0,)).decision == "worse"
+def test_one_slow_launch_is_never_enough_when_another_may_confirm_it() -> None:
+    first = decided((84.0,))
+    assert (first.decision, first.final, first.look.suspect) == ("undecided", False, True)
+    assert first.look.high < 0
+    assert decided((84.0, 84.2)).decision == "worse"
+    assert decided((84.0, 89.5)).decision == "undecided"
+
+
+def test_one_slow_launch_is_enough_where_it_is_the_only_one() -> None:
+    assert decided((84.0,), last=1).decision == "worse"
+    assert decided((84.0,), confirm=False).decision == "worse"
+
+
+def test_a_launch_that_looks_worse_is_not_ok_even_if_it_excludes_the_tolerance() -> None:
+    first = decided((87.0,), tuple(89.5 + n / 1000 for n in range(8)))
+    assert first.look.low > LIMITS.slowdown
+    assert first.decision == "undecided"
 
 
 def test_one_fast_launch_is_enough_on_a_steady_host() -> None:
@@ -64,13 +79,13 @@ def test_a_proven_slowdown_within_half_the_tolerance_passes() -> None:
 def test_a_later_look_turns_ok_into_worse_and_never_back() -> None:
     assert decided((89.5,)).decision == "ok"
     assert decided((89.5, 83.0, 83.0, 83.0)).decision == "worse"
-    assert decided((83.0, 89.5, 89.5, 89.5)).decision == "worse"
+    assert decided((83.0, 83.0, 89.5, 89.5, 89.5)).decision == "worse"
 
 
 def test_the_look_that_is_told_is_the_latest_that_decided() -> None:
-    outcome = decided((83.0, 89.5, 89.5, 89.5))
+    outcome = decided((83.0, 83.0, 89.5, 89.5, 89.5))
     assert outcome.look.decision == "worse"
-    assert outcome.look.launches < 4
+    assert outcome.look.launches < 5
 
 
 def test_launches_beyond_the_last_look_are_not_looked_at() -> None:
@@ -104,9 +119,13 @@ def test_equal_figures_are_rounded_not_noiseless() -> None:
 
 
 def test_more_looks_than_planned_repeat_the_first_share_and_fewer_take_the_last() -> None:
-    plan = Plan(last=7)
-    assert plan.shares((1, 1, 2, 2, 6)) == (1, 1, 1, 1, 2, 2, 6)
-    assert Plan(first=2, last=3).shares((1, 1, 2, 2, 6)) == (2, 6)
+    assert Plan().alarm_shares == (0, 1, 2, 2, 6)
+    assert Plan().missed_shares == (1, 1, 1, 1, 4)
+    assert Plan(last=7).alarm_shares == (0, 1, 1, 1, 2, 2, 6)
+    assert Plan(last=7).missed_shares == (1, 1, 1, 1, 1, 1, 4)
+    assert Plan(first=2, last=3).alarm_shares == (2, 6), "two launches at the first look confirm each other"
+    assert Plan(last=1).alarm_shares == (6,)
+    assert Plan(last=3, confirm=False).alarm_shares == (2, 2, 6)
 
 
 speeds = st.floats(min_value=0.5, max_value=2.0)
@@ -144,6 +163,7 @@ def test_the_decision_says_what_the_bounds_say(run: list[float], reference: list
     look = outcome.look
     assert look.low < look.estimate < look.high
     proven_slower = look.high < 0 and look.estimate < LIMITS.half
-    assert (look.decision == "worse") == proven_slower
+    assert (look.decision == "worse" or look.suspect) == proven_slower
+    assert not (look.suspect and look.launches > 1)
     if look.decision in {"ok", "better"}:
         assert look.low > LIMITS.slowdown

@@ -75,14 +75,27 @@ def test_ok_with_one_launch_on_a_steady_host(judged: Judge) -> None:
 
 
 def test_regressed_names_metric_value_reference_tolerance_and_interval(judged: Judge) -> None:
-    judgement = judged(flat(83.0))
+    judgement = judged(flat(83.0, 83.2))
     assert judgement.verdict is Verdict.REGRESSED
+    assert judgement.stopped_because == "regressed after 2 launches"
     error = to_error(judgement)
     assert isinstance(error, errors.Regressed)
     assert error.comparisons == judgement.comparisons
     first = str(error).splitlines()[0]
-    assert first.startswith("output_throughput 83.0 tok/s, -7.3 % against the baseline's 89.5 tok/s: worse (")
-    assert "1 launch against 8; tolerance 5 %" in first
+    assert first.startswith("output_throughput 83.1 tok/s, -7.2 % against the baseline's 89.5 tok/s: worse (")
+    assert "2 launches against 8; tolerance 5 %" in first
+
+
+def test_one_slow_launch_is_to_be_confirmed_by_another(judged: Judge) -> None:
+    judgement = judged(flat(83.0))
+    assert (judgement.verdict, judgement.undecided, judgement.fails) == (Verdict.INCONCLUSIVE, True, False)
+    assert "looks worse, to be confirmed" in judgement.text
+    assert judged(flat(83.0, 89.5, 89.6, 89.4)).verdict is Verdict.INCONCLUSIVE, "nor was it nothing"
+
+
+def test_the_only_launch_there_may_be_decides(judged: Judge, make_case: Callable[..., Case]) -> None:
+    case = make_case(launches=Launches(max=1))
+    assert judged(flat(83.0), case=case).verdict is Verdict.REGRESSED
 
 
 def test_improved_warns_with_the_command_that_accepts_it(judged: Judge) -> None:
@@ -124,10 +137,12 @@ def test_at_least_so_many_launches_as_the_suite_says(judged: Judge, make_case: C
 
 def test_a_further_metric_adds_a_failure_only_far_beyond_noise(judged: Judge) -> None:
     slow = [with_metrics(flat(89.5)[0], tpot_ms=flat(70.0)[0].rounds[0].metrics.tpot_ms)]
-    judgement = judged(slow)
+    first = judged(slow)
+    assert (first.verdict, first.undecided) == (Verdict.INCONCLUSIVE, True), "the primary one alone was ok"
+    judgement = judged(slow * 2)
     assert judgement.verdict is Verdict.REGRESSED
     assert judgement.text.startswith("tpot_ms 14.29 ms, +27.9 %")
-    a_little = [with_metrics(flat(89.5)[0], tpot_ms=flat(87.0)[0].rounds[0].metrics.tpot_ms)]
+    a_little = [with_metrics(flat(89.5)[0], tpot_ms=flat(88.5)[0].rounds[0].metrics.tpot_ms)]
     assert judged(a_little).verdict is Verdict.OK
 
 
@@ -386,7 +401,8 @@ def test_a_first_recording_has_nothing_to_replace(judged: Judge) -> None:
 
 def test_slower_than_its_partner_fails(judged: Judge, make_case: Callable[..., Case]) -> None:
     case = make_case(compare_to="plain")
-    judgement = judged(flat(89.5), case=case, partner_launches=flat(120.0))
+    assert judged(flat(89.5), case=case, partner_launches=flat(120.0)).undecided
+    judgement = judged(flat(89.5, 89.6), case=case, partner_launches=flat(120.0))
     assert isinstance(to_error(judgement), errors.SlowerThanPartner)
     assert "slower than plain" in judgement.text
     partner = judgement.comparisons[-1]
@@ -406,9 +422,9 @@ def test_a_partner_of_an_earlier_run_is_its_baseline(
     judged: Judge, make_case: Callable[..., Case], make_baseline: Callable[..., Baseline]
 ) -> None:
     other = make_baseline((120.0, 120.5, 119.5), model="another/Model")
-    judgement = judged(flat(89.5), case=make_case(compare_to="plain"), partner_baseline=other)
+    judgement = judged(flat(89.5, 89.6), case=make_case(compare_to="plain"), partner_baseline=other)
     assert judgement.verdict is Verdict.SLOWER
-    assert "1 launch against 3" in judgement.text
+    assert "2 launches against 3" in judgement.text
 
 
 def test_no_partner_fails_and_says_what_is_missing(judged: Judge, make_case: Callable[..., Case]) -> None:
@@ -444,7 +460,7 @@ def test_a_partners_baseline_under_another_workload_does_not_count(
 def test_regressed_goes_before_a_missing_partner_and_both_are_told(
     judged: Judge, make_case: Callable[..., Case]
 ) -> None:
-    judgement = judged(flat(60.0), case=make_case(compare_to="plain"))
+    judgement = judged(flat(60.0, 60.5), case=make_case(compare_to="plain"))
     assert judgement.verdict is Verdict.REGRESSED
     assert "plain-decode, which it is compared to" in judgement.text
 
