@@ -163,7 +163,8 @@ def check_config(suite: Suite, config: Config, around: Surroundings, *, how: How
     # Flags are the engine's matter: another host with the same engine would take or refuse them alike.
     end = config.dead_end or around.registry.resolve(config, build, around.host)
     if build is not None and site is not None and not unfit:
-        findings += _expected(_with_engine(config, around, build, site, how), end)
+        marked = end if config.dead_end is not None or config.known is not None else None
+        findings += _expected(_with_engine(config, around, build, site, how), marked)
     if site is not None and not skipped:
         findings += [*check_models(config, site), *check_ports(config)]
     if end is not None:

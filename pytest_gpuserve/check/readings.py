@@ -145,16 +145,14 @@ class Readings:
     def _passes(self, module: Module, names: Iterable[str]) -> bool:
         return any(self._is_carrier(module, name) for name in names)
 
-    def _is_carrier(self, module: Module, name: str | None) -> bool:
+    def _is_carrier(self, module: Module, name: str) -> bool:
         if name in self.carriers.get(module.dotted, ()):
             return True
-        if name is None or name not in module.imports or name in module.definitions:
-            return False
-        origin, inner = module.imports[name]
-        if inner not in self._carrier_names:
+        inner = module.imports[name][1] if name in module.imports else name
+        if inner not in self._carrier_names or name in module.definitions:
             return False  # the common case, and no reason to parse where it comes from
-        home = self.package.find(origin)
-        return home is not None and home is not module and self._is_carrier(home, inner)
+        resolved = self.package.resolve(module, name)
+        return resolved is not None and inner in self.carriers.get(resolved[0].dotted, ())
 
     @cached_property
     def _carrier_names(self) -> frozenset[str | None]:
