@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_gpuserve.serving import processes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).parents[2]
 MARK = "KILL_MATRIX_MARK"
@@ -26,18 +26,25 @@ PATIENCE_S = 60.0
 
 class Marked:
     def __init__(
-        self, argv: Sequence[str], folder: Path, *, path: Sequence[Path] = (), **options: Any
+        self,
+        argv: Sequence[str],
+        folder: Path,
+        *,
+        path: Sequence[Path] = (),
+        env: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> None:
-        """`path` is put before the project on PYTHONPATH; errors go to `folder`/stderr.txt; `options` are
-        Popen's.
+        """Errors go to `folder`/stderr.txt. `path` comes before the project on PYTHONPATH, `env` on top of
+        our own environment; `options` are Popen's.
         """
         value = uuid.uuid4().hex
+        python_path = os.pathsep.join(map(str, (*path, ROOT)))
         self.folder = folder
         self._wanted = f"{MARK}={value}".encode()
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
                 argv,
-                env={**os.environ, MARK: value, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))},
+                env={**os.environ, **(env or {}), MARK: value, "PYTHONPATH": python_path},
                 stderr=errors,
                 text=True,
                 **options,

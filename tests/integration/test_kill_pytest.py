@@ -12,7 +12,6 @@ import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -112,17 +111,19 @@ class Run(Marked):
         (points / "entry_points.txt").write_text(
             "[pytest_gpuserve.engines]\nstand-in = stand_in_engine:StandIn\n"
         )
-        installed = any(point.name == "gpuserve" for point in entry_points(group="pytest11"))
         with (folder / "stdout.txt").open("w") as out:
             super().__init__(
                 [
                     *(sys.executable, "-m", "pytest", "suites", "-p", "no:cacheprovider"),
-                    *(() if installed else ("-p", "pytest_gpuserve.plugin")),
+                    *("-p", "xdist", "-p", "pytest_gpuserve.plugin"),
                     *(("-n", str(workers)) if workers else ()),
                     *("--gpuserve-run-dir", str(folder / "run")),
                 ],
                 folder,
                 path=(folder / "path", HERE),
+                env={
+                    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
+                },  # other plugins take their time, in dozens of runs
                 cwd=folder,
                 stdout=out,
                 start_new_session=True,
