@@ -1,0 +1,167 @@
+"""A session: what it plans before a start, and how an end is held against what is documented."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import msgspec
+import pytest
+
+from pytest_gpuserve.errors import Crashed, Inert, NoBaseline, StartFailed
+from pytest_gpuserve.gate.verdict import Judgement
+from pytest_gpuserve.model import (
+    Case,
+    Config,
+    DeadEnd,
+    EngineBuild,
+    Host,
+    Lengths,
+    Match,
+    ModelRef,
+    Place,
+    Requires,
+    Workload,
+)
+from pytest_gpuserve.record import Failure, Launch, Round, Verdict
+from pytest_gpuserve.report.store import RunFolder
+from pytest_gpuserve.serving.pool import ConfigRun
+from pytest_gpuserve.session import Options, Plan, Session
+
+HERE = Place("suites/s.yaml", 7)
+HOST = Host(
+    profile="h200-x1",
+    product="NVIDIA H200",
+    count=1,
+    compute_capability="9.0",
+    topology="single",
+    driver="580",
+    memory_gib=140,
+)
+END = DeadEnd(
+    kind="start",
+    reason="no kernel",
+    place=HERE,
+    phases=frozenset({"comm_init"}),
+    match=(Match(exception="KeyError", message="^12$"),),
+)
+KEY_ERROR = Failure(failure_class="software_bug", phase="comm_init", exception="KeyError", message="12")
+
+
+def case(**config):
+    workload = Workload(
+        name="decode", concurrency=1, requests=1, input_tokens=Lengths(mean=8), output_tokens=Lengths(mean=8)
+    )
+    made = Config(id="c", place=HERE, engine="sglang", model=ModelRef(id="m"), args={}, **config)
+    return Case(suite="s", config=made, workload=workload)
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch):
+    options = Options(rootdir=tmp_path, baselines=tmp_path / "baselines", today=date(2026, 11, 29))
+    session = Session(options, RunFolder(tmp_path / "run"), lambda text: None)
+    session.__dict__["host"] = HOST
+    monkeypatch.setattr(session, "build", lambda config: EngineBuild(name="sglang", version="0.5.15"))
+    return session
+
+
+def finish(session, one, *, error=None, plan=None, verdict=None):
+    """End a case with an error, or with a judgement of that verdict."""
+    session._plans[one.suite, one.id] = plan or session.plan(one)
+    run = ConfigRun()
+    if error is not None:
+        run.errors["decode"] = error
+    run.launches["decode"] = [Launch(started="2026-11-29T00:00:00+00:00", rounds=[Round(duration_s=1.0)])]
+    session._measure = lambda *_: run
+    if verdict is not None:
+        fails = verdict in {Verdict.NO_BASELINE, Verdict.REGRESSED, Verdict.SLOWER}
+        session._judge = lambda *_: Judgement(verdict=verdict, text="told", fails=fails)
+    return session.run(one, [one], "suites/s.yaml::test_serving[c-decode]")
+
+
+def test_what_the_host_lacks_is_a_skip_and_the_engine_is_not_asked(session, monkeypatch):
+    monkeypatch.setattr(session, "build", lambda config: pytest.fail("asked"))
+    plan = session.plan(case(requires=(Requires(gpus=8),)))
+    assert "8" in plan.skip
+
+
+def test_a_dead_end_past_its_review_date_warns(session):
+    due = msgspec.structs.replace(END, review=date(2026, 11, 1))
+    assert session._plan(case(dead_end=due)).review_due
+    assert not session._plan(case(dead_end=msgspec.structs.replace(END, review=date(2027, 1, 1)))).review_due
+
+
+@pytest.mark.parametrize(
+    ("changes", "early"),
+    [
+        ({}, True),
+        ({"phases": frozenset({"comm_init", "warmup"})}, False),
+        ({"phases": frozenset()}, False),
+        ({"kind": "missing", "phases": frozenset()}, True),
+        ({"run": False}, False),
+    ],
+)
+def test_only_what_is_decided_before_the_weights_runs_first(changes, early):
+    assert Plan(dead_end=msgspec.structs.replace(END, **changes)).early is early
+
+
+def test_a_dead_end_as_documented(session):
+    result = finish(session, case(dead_end=END), error=StartFailed("died", failure=KEY_ERROR))
+    assert (result.record.verdict, result.record.outcome) == (Verdict.DEAD_END, "xfailed")
+    assert isinstance(result.error, StartFailed)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StartFailed("died", failure=msgspec.structs.replace(KEY_ERROR, message="13")),
+        StartFailed("died", failure=msgspec.structs.replace(KEY_ERROR, phase="warmup")),
+        StartFailed("died", failure=Failure(failure_class="gpu_busy", message="12", environment=True)),
+        Crashed("died", failure=msgspec.structs.replace(KEY_ERROR, phase="serving")),
+        Inert("stayed off"),
+    ],
+    ids=["message", "phase", "machine state", "crash", "inert"],
+)
+def test_a_dead_end_that_ends_otherwise_has_changed(session, error):
+    result = finish(session, case(dead_end=END), error=error)
+    assert (result.record.verdict, result.record.outcome) == (Verdict.DEAD_END_CHANGED, "failed")
+    assert result.error is error
+    assert "changed" in result.note
+
+
+@pytest.mark.parametrize("verdict", [Verdict.OK, Verdict.NO_BASELINE, Verdict.SLOWER, Verdict.REGRESSED])
+def test_a_dead_end_that_serves_is_open_whatever_its_figures(session, verdict):
+    result = finish(session, case(dead_end=END), verdict=verdict)
+    assert (result.record.verdict, result.record.outcome) == (Verdict.DEAD_END_OPEN, "failed")
+    assert result.error is None, "the strict xfail needs a test that passes"
+    assert "suites/s.yaml:7" in result.note
+
+
+def test_without_a_dead_end_the_gate_decides(session):
+    result = finish(session, case(), verdict=Verdict.NO_BASELINE)
+    assert isinstance(result.error, NoBaseline)
+    assert result.record.outcome == "failed"
+    assert session.folder.read()[0].verdict is Verdict.NO_BASELINE
+
+
+def test_a_case_that_was_never_measured_is_no_pass(session):
+    one = case()
+    session._plans[one.suite, one.id] = Plan()
+    session._measure = lambda *_: ConfigRun()
+    result = session.run(one, [one], "node")
+    assert isinstance(result.error, Crashed)
+
+
+def test_a_dead_end_that_cannot_be_slower_takes_one_launch(session):
+    order = session._order(case(dead_end=END), [], Plan(dead_end=END))
+    assert (order.launches_min, order.launches_max) == (1, 1)
+    slower = msgspec.structs.replace(END, kind="slower", match=())
+    order = session._order(case(dead_end=slower), [], Plan(dead_end=slower))
+    assert order.launches_max == 5
+
+
+def test_a_stop_failure_is_raised_once(session):
+    from pytest_gpuserve.errors import StopFailed
+
+    session.pool.runs["s", "c"] = ConfigRun(stop_error=StopFailed("left"))
+    assert "left" in str(session.take_stop_error(case()))
+    assert session.take_stop_error(case()) is None
