@@ -262,8 +262,9 @@ class Classifier:
     def _die(self) -> None:
         """The engine says that it goes down: what was written last is what it died of."""
         self._fatal_line = True
-        for case in self._cases[-8:]:
-            case.fatal = True
+        if not any(case.fatal for case in self._cases):
+            for case in self._cases[-8:]:
+                case.fatal = True
 
     # --- the end ---
 

@@ -133,6 +133,18 @@ def test_an_error_before_the_engine_says_that_it_goes_down_is_what_it_died_of() 
     assert failure.message == "The input is too long"
 
 
+def test_what_it_says_of_its_death_beats_an_error_of_a_request_just_before() -> None:
+    quit_line = (
+        "[2026-02-01 09:13:05] Received sigquit from a child process. It usually means the child failed.\n"
+    )
+    oom = SCHEDULER.replace(
+        "ValueError: nobody has seen this before", "torch.OutOfMemoryError: CUDA out of memory."
+    )
+    failure = classify_text(READY + DECODE + REQUEST + oom + quit_line)
+    assert failure is not None
+    assert failure.failure_class == "oom_gpu"
+
+
 # --- hopeless ---------------------------------------------------------------------------------------
 
 
