@@ -170,6 +170,9 @@ def _notes(record: Record) -> Iterable[str]:
 def _dead_end(record: Record) -> list[tuple[str, ...]]:
     failure = record.failure
     seen = clipped(root_error(failure), TEXT_LIMIT) if failure else times_partner(record)
+    if record.verdict is Verdict.DEAD_END_OPEN:
+        rate = metric(record, "output_throughput")
+        seen = "it works" + (f", {number(rate)} tok/s" if rate is not None else "")
     return [
         (
             record.dead_end_kind or "",

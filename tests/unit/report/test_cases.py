@@ -119,6 +119,7 @@ def test_a_dead_end_that_opened_is_shown_with_its_figures(made: SimpleNamespace)
     results, dead_ends = cases.tables([record])
     assert results.rows[0][1:3] == ("dead-end-open", "93.0")
     assert dead_ends.rows[0][:4] == ("torch-symm-mem-decode", "start", "", "dead-end-open")
+    assert dead_ends.rows[0][5] == "it works, 93.0 tok/s"
 
 
 def test_what_passed_with_something_to_say_is_a_warning(made: SimpleNamespace) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +83,17 @@ def test_a_change_is_proven_only_beyond_its_interval(runs: tuple[list[Record], l
     assert [figure.change for figure in ngram.figures] == ["unproven", "unproven"]
     assert ngram.figures[0].low is None, "one launch each says nothing of how launches scatter"
     assert chunked.figures == []
+
+
+def test_the_interval_is_students_at_95_percent(made: SimpleNamespace) -> None:
+    from scipy import stats
+
+    a, b = (100.0, 101.0, 100.5, 99.5), (92.0, 92.5, 91.5)
+    runs = [[made.record("x", Verdict.OK, launches=[made.launch(r) for r in rates])] for rates in (a, b)]
+    figure = compare(*runs)[0].figures[0]
+    expected = stats.ttest_ind([math.log(r) for r in b], [math.log(r) for r in a]).confidence_interval(0.95)
+    assert figure.low == pytest.approx(math.exp(expected.low), rel=1e-4)
+    assert figure.high == pytest.approx(math.exp(expected.high), rel=1e-4)
 
 
 def test_the_same_run_has_not_changed(runs: tuple[list[Record], list[Record]]) -> None:
