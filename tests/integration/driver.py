@@ -1,5 +1,8 @@
-"""A process that drives a server as pytest does: `driver.py FOLDER MODE PORT`. Says what it does as JSON
+"""A process that drives a server as pytest does: `driver.py FOLDER PORT JSON`. Says what it does as JSON
 lines, and takes `stop` on standard input. Ctrl-C ends it as it ends pytest: through its `finally`.
+
+JSON: fields of the config; `python` and `site_env` of the site; `load: true` keeps one long request in
+flight.
 """
 
 from __future__ import annotations
@@ -7,27 +10,63 @@ from __future__ import annotations
 import json
 import select
 import sys
+import threading
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import stand_in_engine
 
+from pytest_gpuserve.engines.base import Site
 from pytest_gpuserve.errors import CaseError
+from pytest_gpuserve.model import ModelRef
 from pytest_gpuserve.serving.lease import Leases
+from pytest_gpuserve.serving.server import Server
+
+if TYPE_CHECKING:
+    from pytest_gpuserve.load.api import Target
 
 
 def say(**event: object) -> None:
     print(json.dumps(event), flush=True)
 
 
-def main(folder: Path, mode: str, port: int) -> None:
+def make(folder: Path, port: int, wanted: dict[str, Any]) -> Server:
+    site = Site(python=wanted.pop("python", sys.executable), env=wanted.pop("site_env", {}))
     leases = Leases(folder / "leases", slots=1, environment={})
-    server = stand_in_engine.server(folder, leases, args={"mode": mode}, count=1, port=port)
+    if wanted.get("engine", "stand-in") == "stand-in":
+        return stand_in_engine.server(folder, leases, site=site, count=1, port=port, **wanted)
+    from pytest_gpuserve.engines.registry import find
+
+    wanted["model"] = ModelRef(id=wanted["model"])
+    log = folder / "logs" / "stand-in-1.log"
+    config = stand_in_engine.config(**wanted)
+    return Server(find(config.engine), config, site, log=log, leases=leases, count=1, port=port)
+
+
+def keep_busy(target: Target) -> None:
+    """One streamed completion that lasts longer than anybody lives here."""
+    import requests
+
+    body = {"model": "none", "prompt": "a b c", "max_tokens": 4000, "stream": True, "ignore_eos": True}
+    try:
+        with requests.post(f"{target.url}/v1/completions", json=body, stream=True, timeout=600) as answer:
+            for _ in answer.iter_content(256):
+                pass
+    except requests.RequestException:
+        pass
+
+
+def main(folder: Path, port: int, wanted: dict[str, Any]) -> None:
+    load = wanted.pop("load", False)
+    server = make(folder, port, wanted)
     try:
         server.start()
         supervised = server._supervised
         assert supervised is not None
         say(state="started", **(supervised.started or {}))
         server.wait_ready()
+        if load:
+            threading.Thread(target=keep_busy, args=(server.target,), daemon=True).start()
         say(state="serving")
         while not select.select([sys.stdin], [], [], 0.05)[0]:
             server.check()
@@ -43,4 +82,4 @@ def main(folder: Path, mode: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))

@@ -7,10 +7,8 @@ each other, a few at a time; each test then looks at what its cell has seen.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,12 +22,11 @@ from pytest_gpuserve.serving import processes, sockets
 from pytest_gpuserve.serving.lease import Leases
 
 sys.path.append(str(Path(__file__).parent))  # the helpers beside this file are scripts, not a package
-from marked import PATIENCE_S, Marked
+from driven import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HERE = Path(__file__).parent
 BAR_S = 15.0
 """Everything is over so long after the kill."""
 TOGETHER = 6
@@ -72,58 +69,27 @@ class Seen:
         return [event["verdict"] for event in self.events if "verdict" in event]
 
 
-class Driver(Marked):
-    """The driver process, and every process that came of it."""
-
-    def __init__(self, folder: Path, mode: str, port: int) -> None:
-        argv = [sys.executable, str(HERE / "driver.py"), str(folder), mode, str(port)]
-        super().__init__(argv, folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.pids = {"driver": self.process.pid}
-        self._log = folder / "logs" / "stand-in-1.log"
-
-    def until(self, state: str) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        said = []
-        for line in self.process.stdout:
-            said.append(line)
-            event: dict[str, Any] = json.loads(line)
-            if event["state"] == "started":
-                self.pids |= {"engine": event["pid"]} | {who: event[who] for who in ("supervisor", "guard")}
-            if event["state"] == state:
-                return event
-        raise AssertionError(f"the driver ended before it was {state}: {said}\n{self.errors.read_text()}")
-
-    def get_to(self, moment: str) -> None:
-        self.until("started")
-        if moment == "starting":
-            self.pids["child"] = int(self.until_logged(self._log, r"plain=(\d+)[^\n]*\nLoad weight")[1])
-            return
-        self.until("serving")
-        self.pids["child"] = int(self.until_logged(self._log, r"plain=(\d+)")[1])
-        if moment == "stopping":
-            self.tell_to_stop()
-            self.until("stopping")
-            self.until_logged(self._log, "SIGTERM received")
-
-    def tell_to_stop(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("stop\n")
-        self.process.stdin.flush()
-
-    def rest(self) -> list[dict[str, Any]]:
-        """What it says until it ends."""
-        out, _ = self.process.communicate(timeout=PATIENCE_S)
-        return [json.loads(line) for line in out.splitlines()]
+def get_to(driver: Driver, moment: str) -> None:
+    driver.until("started")
+    if moment == "starting":
+        driver.pids["child"] = int(driver.until_logged(driver.log, r"plain=(\d+)[^\n]*\nLoad weight")[1])
+        return
+    driver.until("serving")
+    driver.pids["child"] = int(driver.until_logged(driver.log, r"plain=(\d+)")[1])
+    if moment == "stopping":
+        driver.tell_to_stop()
+        driver.until("stopping")
+        driver.until_logged(driver.log, "SIGTERM received")
 
 
 def run(cell: Cell, folder: Path) -> Seen:
     mode = {"starting": "loads", "serving": "serve", "stopping": "never-ends"}[cell.moment]
     # Cells have lock folders of their own, so only a common one keeps their ports apart.
     port = Leases(folder.parent / "ports", slots=0, environment={}).acquire(0)
-    driver = Driver(folder, mode, port.port)
+    driver = Driver(folder, port.port, args={"mode": mode})
     seen = Seen()
     try:
-        driver.get_to(cell.moment)
+        get_to(driver, cell.moment)
         began = time.monotonic()
         for victim in cell.victim.split("+"):
             os.kill(driver.pids[victim], cell.signal)
@@ -180,9 +146,9 @@ def test_when_all_who_watch_are_killed_the_next_lease_ends_what_is_left(tmp_path
     rest.
     """
     port = Leases(tmp_path / "ports", slots=0, environment={}).acquire(0)
-    driver = Driver(tmp_path, "serve", port.port)
+    driver = Driver(tmp_path, port.port, args={"mode": "serve"})
     try:
-        driver.get_to("serving")
+        get_to(driver, "serving")
         for victim in ("driver", "guard", "supervisor"):
             os.kill(driver.pids[victim], signal.SIGSTOP)
         for victim in ("driver", "guard", "supervisor"):
