@@ -283,7 +283,10 @@ def pytest_runtest_makereport(
     if CASE not in item.stash:
         return report
     if call.excinfo is not None and isinstance(call.excinfo.value, GpuserveError) and report.failed:
-        report.longrepr = call.excinfo.getrepr(style="value")  # our own frames help nobody
+        shown = call.excinfo.getrepr(style="value")  # our own frames help nobody
+        if shown.reprcrash is not None:
+            shown.reprcrash.message = str(call.excinfo.value)  # the short summary, without our class's name
+        report.longrepr = shown
     result = item.stash.get(RESULT, None)
     if result is None or report.when != "call":
         return report
