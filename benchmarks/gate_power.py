@@ -58,6 +58,8 @@ class World:
     """Standard deviation of what a day does to all launches of a run alike."""
     days: int = 1
     """Days over which the baseline was recorded, in equal parts."""
+    disturbed: float = 1.0
+    """How many times the noise of the baseline that of the run is."""
 
 
 # --- drawing ----------------------------------------------------------------------------------------
@@ -139,7 +141,7 @@ def trial(world: World, rng: np.random.Generator) -> tuple[str, int]:
         each_day = world.shift * rng.standard_normal((world.days, 1, 1))
         stored += np.repeat(each_day, len(stored) // world.days, axis=0)
     baseline = as_baseline(figures(stored, world.metrics))
-    speeds = draw(world, rng, CASE.launches.max) + np.log1p(-world.slowdown)
+    speeds = draw(world, rng, CASE.launches.max) * world.disturbed + np.log1p(-world.slowdown)
     speeds += world.shift * rng.standard_normal()
     drawn = figures(speeds, world.metrics)
     launches: list[Launch] = []
@@ -335,6 +337,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             shift=0.01,
             days=days,
         )
+    show("The primary metric, on a day twice as noisy as the baseline's", disturbed=2.0)
     print("\nThe primary metric alone, errors of the looks merely added up")
     simple = rows(worlds, lambda world: added_up(world, 10 * options.trials, options.seed))
     print(tabulate(simple, HEADERS, stralign="right"))

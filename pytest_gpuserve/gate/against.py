@@ -12,6 +12,7 @@ from ..record import Verdict
 from . import match, tell
 from .compare import Held, hold
 from .rounds import usable_only
+from .scatter import disturbed
 from .stats import Plan
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ def _hold_metric(question: Question, baseline: Baseline, metric: str, docket: Do
         return
     if not held.proven:
         docket.warnings.append(tell.unproven(baseline))
+    elif disturbance := disturbed(question.metrics[metric], baseline.launches[metric]):
+        docket.warnings.append(disturbance)
     if held.decision == "better":
         docket.find(Verdict.IMPROVED, tell.improved(line, question.case, docket.launches, docket.run))
     elif held.decision == "undecided":

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from . import tell
 from .power import smallest
-from .quantity import scatter
 from .rounds import usable_only
+from .scatter import between, within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,10 +88,9 @@ def calibrate(records: Sequence[Record], *, baseline: int = 8, metrics: Sequence
 
 def advise(case: str, metric: str, launches: Launches, *, baseline: int = 8) -> Advice:
     """Advice from the rounds of two launches or more."""
-    between = scatter(launches)
-    within = _within(launches) if any(len(each) > 1 for each in launches) else None
+    spread = between(launches)
     # A tenth of a per mille is finer than anybody chooses, and lets cases share what was drawn.
-    rounded = max(round(between, 4), 0.0005)
+    rounded = max(round(spread, 4), 0.0005)
     sizes = {most: smallest(rounded, baseline=baseline, most=most) for most in MOST}
     usual = next((most for most, size in sizes.items() if size is not None and size <= USUAL), None)
     widest = sizes[5] if sizes[5] is not None else sizes[MOST[-1]]
@@ -104,17 +103,9 @@ def advise(case: str, metric: str, launches: Launches, *, baseline: int = 8) -> 
         case=case,
         metric=metric,
         launches=len(launches),
-        between=between,
-        within=within,
+        between=spread,
+        within=within(launches),
         smallest=sizes,
         tolerance=tolerance,
         most=usual,
     )
-
-
-def _within(launches: Launches) -> float:
-    """The standard deviation of the rounds of a launch, pooled over launches."""
-    logs = [[math.log(value) for value in each] for each in launches]
-    freedom = sum(len(each) - 1 for each in logs)
-    squares = sum((value - sum(each) / len(each)) ** 2 for each in logs for value in each)
-    return math.sqrt(squares / freedom)

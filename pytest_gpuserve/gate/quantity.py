@@ -67,13 +67,6 @@ def launch_means(launches: Sequence[Sequence[float]], direction: Direction) -> l
     return [direction * math.fsum(map(math.log, rounds)) / len(rounds) for rounds in launches]
 
 
-def scatter(launches: Sequence[Sequence[float]]) -> float:
-    """The standard deviation between launches, of the logarithms of their means: a fraction. Takes two or more."""
-    means = launch_means(launches, 1)
-    middle = math.fsum(means) / len(means)
-    return math.sqrt(math.fsum((each - middle) ** 2 for each in means) / (len(means) - 1))
-
-
 def typical(launches: Sequence[Sequence[float]]) -> float:
     """The geometric mean over launches of the geometric means of their rounds, in the metric's unit."""
     means = launch_means(launches, 1)

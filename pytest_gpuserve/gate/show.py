@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from . import tell
 from .baseline import Baselines, named
-from .quantity import scatter, typical
+from .quantity import typical
+from .scatter import between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +76,7 @@ def _summed_up(profile: str, suite: str, baseline: Baseline) -> Stored:
         launches=baseline.count,
         figures={metric: typical(each) for metric, each in baseline.launches.items()},
         scatter={
-            metric: scatter(each) if len(each) > 1 else None for metric, each in baseline.launches.items()
+            metric: between(each) if len(each) > 1 else None for metric, each in baseline.launches.items()
         },
         tolerance=baseline.tolerance,
         place=str(baseline.place),
