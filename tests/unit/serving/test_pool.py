@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +12,9 @@ from pytest_gpuserve.model import ActiveIf, Config, DeadEnd, Lengths, ModelRef, 
 from pytest_gpuserve.record import Launch, Round
 from pytest_gpuserve.serving import pool as pool_module
 from pytest_gpuserve.serving.pool import ConfigRun, Order, Pool, check_active
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HERE = Place("suites/s.yaml", 1)
 
