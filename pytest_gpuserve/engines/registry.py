@@ -18,6 +18,7 @@ OWN = {
     "llamacpp": "pytest_gpuserve.engines.llamacpp:LlamaCpp",
     "openai": "pytest_gpuserve.engines.openai:OpenAI",
     "sglang": "pytest_gpuserve.engines.sglang:SGLang",
+    "vllm": "pytest_gpuserve.engines.vllm:VLLM",
 }
 """Not entry points of this package, so that they are found in a source tree on PYTHONPATH as well."""
 
