@@ -126,15 +126,33 @@ def _of_case(case: Case, rules: RuleSet, table: PhaseTable) -> Candidate | None:
         return Candidate(strength, link.line, fatal, rule, link, case, None, phase)
 
     for vague in (False, True):
-        for link in links:
+        for index, link in enumerate(links):
             rule = match(link, rules, phase, vague=vague)
             if rule is not None and rule.cls != "secondary":
+                link, rule = _translated(links[index + 1 :], link, rule, rules, phase)
                 return candidate(2 if vague else 3, link, rule)
     for link in links:
         if (rule := match(link, rules, phase, vague=False)) is not None:
             return candidate(0, link, rule)
     told = [link for link in links if link.text] or links
     return candidate(1, told[0], None)
+
+
+def _translated(
+    outer: Sequence[Link], link: Link, rule: Rule, rules: RuleSet, phase: Phase | None
+) -> tuple[Link, Rule]:
+    """What a library raises on purpose from the cause says it better, as long as it says the same.
+
+    A bare `Exception` is only a wrapper.
+    """
+    for one in outer:
+        if not one.direct or _name(one) == "Exception":
+            break
+        better = match(one, rules, phase, vague=False)
+        if better is None or better.cls != rule.cls:
+            break
+        link, rule = one, better
+    return link, rule
 
 
 def match(link: Link, rules: RuleSet, phase: Phase | None, *, vague: bool) -> Rule | None:

@@ -60,7 +60,7 @@ def phase_rules(engine: str) -> tuple[PhaseRule, ...]:
 
 @cache
 def _marks() -> dict[str, re.Pattern[str]]:
-    return {name: re.compile("|".join(table(name).marks)) for name in engines()}
+    return {name: re.compile("|".join(table(name).marks)) for name in engines() if table(name).marks}
 
 
 def recognise(lines: Iterable[str]) -> str | None:

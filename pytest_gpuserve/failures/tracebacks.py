@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from .prefix import Line
 
 HEADER = "Traceback (most recent call last)"
-_CHAINING = ("During handling of the above exception", "The above exception was the direct cause")
+_DIRECT = "The above exception was the direct cause"
+_CHAINING = ("During handling of the above exception", _DIRECT)
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line \d+(?:, in (?P<function>.+))?$')
 _NAME = r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*"
 _EXCEPTION = re.compile(rf"(?P<name>{_NAME})(?:\({_NAME}\))?(?:: ?(?P<message>.*))?$")
@@ -59,6 +60,8 @@ class Link(Struct):
     """As printed, with its module."""
     native: str | None = None
     """Type of a C++ exception."""
+    direct: bool = False
+    """Raised on purpose from the one before it, as its translation (`raise ... from`)."""
     message: list[str] = field(default_factory=list)
     raw: list[str] = field(default_factory=list)
     """Lines of frames and code, the first and the last where there are too many."""
@@ -108,6 +111,7 @@ class _Open(Struct):
 
     report: Report
     state: str
+    direct: bool = False
     foreign: int = 0
 
     @property
@@ -161,7 +165,7 @@ class Follower:
         header = line.text[: line.text.index(HEADER)].rstrip(": ")
         reading = self._open.get(line.source)
         if reading is not None and reading.state == "chained":
-            reading.report.links.append(Link(line=number))
+            reading.report.links.append(Link(line=number, direct=reading.direct))
             reading.state = "frames"
             return
         if reading is not None and reading.state == "frames" and line.source is None:
@@ -175,7 +179,7 @@ class Follower:
         """Whether the line belongs to the traceback that is being read."""
         text = line.text
         if text.startswith(_CHAINING):
-            reading.state = "chained"
+            reading.state, reading.direct = "chained", text.startswith(_DIRECT)
             return True
         frame = _FRAME.match(text)
         if frame is not None and reading.state != "what":
@@ -220,7 +224,7 @@ class Follower:
         match = _SURE.match(text)
         if match is None:
             return False
-        reading.report.links.append(Link(line=number))
+        reading.report.links.append(Link(line=number, direct=reading.direct))
         self._exception(reading.report, match["name"], match["message"] or "", number)
         reading.state = "message"
         return True
