@@ -393,9 +393,9 @@ def new(new_folder: Path) -> Package:
 def source(tmp_path: Path) -> Callable[..., Package]:
     """Makes a package of a few files, beside which nothing else is there."""
 
-    def make(**files: str) -> Package:
-        named = {f"{name.replace('__', '/')}.py": text for name, text in files.items()}
-        return at_path(write(tmp_path, {"version.py": "", **named}), "sglang")
+    def make(files: dict[str, str] | None = None, **modules: str) -> Package:
+        named = {f"{name.replace('__', '/')}.py": text for name, text in modules.items()}
+        return at_path(write(tmp_path, {"version.py": "", **named, **(files or {})}), "sglang")
 
     return make
 
