@@ -149,9 +149,6 @@ class AIPerf(Peer):
             "--use-server-token-count", "--output-artifact-dir", str(load.folder), "--ui-type", "none",
         ]  # fmt: skip
 
-    def env(self) -> dict[str, str]:
-        return {"HF_HUB_OFFLINE": "1"}
-
     def read(self, load: Load) -> Reported:
         reported = Reported()
         for path in load.folder.rglob("profile_export.jsonl"):

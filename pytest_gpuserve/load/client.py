@@ -174,16 +174,14 @@ class Round(Dispatch):
         self.send_due(0)
         blocked = False
         while self.in_flight or self.sending:
-            nap = blocked and self._nap_s
-            if nap and not self._due_within(entered, nap):
-                time.sleep(nap)
-            else:
-                nap = False
+            if blocked and self._nap_s and not self._due_within(entered, self._nap_s):
+                time.sleep(self._nap_s)
             wait = self._wait(entered, tick)
             before = returned
+            entered = _now() - start
             ready = poll(wait, len(connections) + 1)
             returned = _now() - start
-            blocked = returned - entered > BLOCKED_NS and not nap
+            blocked = returned - entered > BLOCKED_NS
             floor = returned if blocked else before
             stamp = 0
             arrived = chunks
