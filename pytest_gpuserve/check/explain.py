@@ -33,6 +33,8 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
     package: Package
     option: Option
+    flag: str
+    """The option's name as it was asked about, or its first flag."""
     value: Any
     written: str | None
     given: tuple[Assumed, ...]
@@ -95,6 +97,7 @@ def _explain(package: Package, layout: Layout, question: str, given: Iterable[st
     return Explanation(
         package=package,
         option=focus.option,
+        flag=_flag(focus.option, question),
         value=focus.value,
         written=focus.written,
         given=besides,
@@ -103,6 +106,11 @@ def _explain(package: Package, layout: Layout, question: str, given: Iterable[st
         known=known,
         followed=readings.passing.complete,
     )
+
+
+def _flag(option: Option, question: str) -> str:
+    written = question.partition("=")[0].strip().lstrip("-").replace("_", "-")
+    return written if written in option.flags else option.title
 
 
 def assumed(options: Options, written: str) -> Assumed:

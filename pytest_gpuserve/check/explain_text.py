@@ -50,7 +50,7 @@ def title(found: Explanation) -> str:
     """`--moe-a2a-backend flashinfer`, or `NCCL_ALGO=Tree`."""
     if found.option.variable:
         return found.option.name + (f"={found.written}" if found.written is not None else "")
-    name = f"--{found.option.title}" if found.option.flags else found.option.name
+    name = f"--{found.flag}" if found.option.flags else found.option.name
     return f"{name} {found.written}" if found.written is not None else name
 
 
@@ -236,7 +236,7 @@ def as_dict(found: Explanation) -> dict[str, Any]:
         "engine": found.package.name,
         "version": found.package.version,
         "path": str(found.package.root),
-        "option": option.title,
+        "option": found.flag,
         "field": option.name,
         "variable": option.variable,
         "value": None if isinstance(found.value, Unknown) else found.value,

@@ -30,7 +30,11 @@ def add(commands: Subcommands) -> None:
         "without a value all branches are shown",
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--engine-python", metavar="PY", help="interpreter that has SGLang")
+    where.add_argument(
+        "--engine-python",
+        metavar="PY",
+        help="interpreter that has SGLang (default: as in gpuserve.local.yaml, else this one)",
+    )
     where.add_argument("--engine-path", metavar="DIR", type=Path, help="folder of the unpacked package")
     parser.add_argument(
         "--given",
@@ -74,4 +78,8 @@ def _package(options: argparse.Namespace) -> Package:
 
     if options.engine_path is not None:
         return at_path(options.engine_path, SGLANG.package, without=SGLANG.without)
-    return of_interpreter(options.engine_python or sys.executable, SGLANG.package, without=SGLANG.without)
+    from ..host.site import load_site
+
+    local = load_site(Path()).engine(SGLANG.package)
+    python = options.engine_python or local.python or sys.executable
+    return of_interpreter(python, SGLANG.package, without=SGLANG.without, env=local.env)

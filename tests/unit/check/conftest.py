@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,18 +15,19 @@ from pytest_gpuserve.check.package import Package, at_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 OLD = {
     "version.py": '__version__ = "0.5.9"\n',
-    "srt/environ.py": '''
+    "srt/environ.py": """
         class EnvBool: ...
         class EnvInt: ...
         class Envs:
             SGLANG_NVFP4_DISPATCH = EnvBool(False)
             SGLANG_TOKENS = EnvInt(1024)
         envs = Envs()
-    ''',
-    "srt/server_args.py": '''
+    """,
+    "srt/server_args.py": """
         import dataclasses
         import logging
         import os
@@ -98,8 +98,8 @@ OLD = {
                 parser.add_argument("--enable-two-batch-overlap", action="store_true")
                 parser.add_argument("--hybrid-ratio", type=float,
                                     help="Note: --hybrid-ratio is deprecated. Use --swa-ratio.")
-    ''',
-    "srt/moe/utils.py": '''
+    """,
+    "srt/moe/utils.py": """
         from enum import Enum
 
         class Backend(Enum):
@@ -133,9 +133,9 @@ OLD = {
 
         def uses_allgather():
             return get_moe_a2a_backend().is_none()
-    ''',
+    """,
     "srt/moe/__init__.py": "from .utils import *\n",
-    "srt/moe/layer.py": '''
+    "srt/moe/layer.py": """
         from sglang.srt.moe import get_moe_a2a_backend, uses_allgather
         from sglang.srt.moe.dispatcher import DeepDispatcher, FlashDispatcher
 
@@ -157,8 +157,8 @@ OLD = {
                 if not self.gather:
                     assert x.ready, "not gathered"
                 return x
-    ''',
-    "srt/moe/dispatcher.py": '''
+    """,
+    "srt/moe/dispatcher.py": """
         try:
             import deep
             use_deep = True
@@ -177,9 +177,9 @@ OLD = {
         class FlashDispatcher:
             def __init__(self, config):
                 self.config = config
-    ''',
+    """,
     "srt/distributed/__init__.py": "from .state import *\n",
-    "srt/distributed/state.py": '''
+    "srt/distributed/state.py": """
         from .comm import Communicator
 
         _ENABLE = False
@@ -199,8 +199,8 @@ OLD = {
             if use is None:
                 use = _ENABLE
             return Group(use_symm_mem=use, world_size=world_size)
-    ''',
-    "srt/distributed/comm.py": '''
+    """,
+    "srt/distributed/comm.py": """
         import logging
         import torch
         logger = logging.getLogger(__name__)
@@ -213,8 +213,8 @@ OLD = {
                     logger.warning("capability %s is not supported", self.capability)
                     return
                 self.size = SIZES[self.capability]
-    ''',
-    "srt/runner.py": '''
+    """,
+    "srt/runner.py": """
         from sglang.srt.distributed import set_symm_mem
 
         class Runner:
@@ -227,7 +227,7 @@ OLD = {
         class Other:
             def size(self):
                 return self.moe_a2a_backend
-    ''',
+    """,
     "test/fixture.py": 'def f(server_args):\n    assert server_args.moe_a2a_backend == "flashinfer"\n',
     "srt/template.py": "this is {{ no }} Python, moe_a2a_backend\n",
 }
@@ -235,14 +235,14 @@ OLD = {
 NEW = {
     **OLD,
     "version.py": '__version__ = "0.5.23"\n',
-    "srt/server_args.py": '''
+    "srt/server_args.py": """
         class ServerArgs:
             @staticmethod
             def add_cli_args(parser):
                 parser.add_argument("--enable-dp-attention", action=DeprecatedStoreTrueAction,
                                     help="Deprecated. Use --attn-dp-size N.")
-    ''',
-    "srt/arg_groups/fields/exec_.py": '''
+    """,
+    "srt/arg_groups/fields/exec_.py": """
         from typing import Annotated as A, Literal, Optional
         import msgspec
 
@@ -262,8 +262,8 @@ NEW = {
             enable_dp_attention: A[bool, Arg(no_cli=True)] = False
             join_offset: A[int, Arg(help="Offset.", cli_name="--elastic-join-offset")] = 0
             stat_loggers: A[Optional[list], NS("observability")] = None
-    ''',
-    "srt/arg_groups/pipeline.py": '''
+    """,
+    "srt/arg_groups/pipeline.py": """
         from sglang.srt.arg_groups.overrides import a2a_ep_size, run_pass
         from sglang.srt.arg_groups.resolution import run_hook
 
@@ -273,16 +273,16 @@ NEW = {
             run_pass(server_args, a2a_ep_size)
             run_hook(handle_a2a, server_args)
             run_hook(validate_budget, server_args)
-    ''',
-    "srt/arg_groups/resolution.py": '''
+    """,
+    "srt/arg_groups/resolution.py": """
         def run_hook(builtin, server_args):
             builtin(server_args)
 
         def declare_resolution(server_args, source, **fields):
             if not fields:
                 raise AttributeError("no fields")
-    ''',
-    "srt/arg_groups/overrides.py": '''
+    """,
+    "srt/arg_groups/overrides.py": """
         _SPANNING = frozenset({"deepep", "flashinfer"})
 
         def resolved_view(server_args):
@@ -295,8 +295,8 @@ NEW = {
             if view.moe_a2a_backend in _SPANNING:
                 return {"ep_size": view.tp_size}
             return {}
-    ''',
-    "srt/arg_groups/moe_hook.py": '''
+    """,
+    "srt/arg_groups/moe_hook.py": """
         import logging
         from sglang.srt.arg_groups.overrides import resolved_view
         from sglang.srt.arg_groups.resolution import declare_resolution
@@ -332,16 +332,16 @@ NEW = {
         def check_dispatch(server_args):
             if envs.SGLANG_NVFP4_DISPATCH.get():
                 raise ValueError("unset SGLANG_NVFP4_DISPATCH")
-    ''',
-    "srt/arg_groups/model_overrides.py": '''
+    """,
+    "srt/arg_groups/model_overrides.py": """
         def _llama_overrides(cfg, overrides):
             match cfg.moe_a2a_backend:
                 case "none" | "deepep":
                     overrides["moe_runner_backend"] = "marlin"
                 case "flashinfer":
                     raise ValueError("Llama takes no flashinfer")
-    ''',
-    "srt/distributed/comm.py": '''
+    """,
+    "srt/distributed/comm.py": """
         import logging
         import torch
         logger = logging.getLogger(__name__)
@@ -353,7 +353,7 @@ NEW = {
                 self.size = SIZES.get(self.capability)
                 if self.size is None:
                     logger.warning("capability %s is not supported", self.capability)
-    ''',
+    """,
 }
 
 

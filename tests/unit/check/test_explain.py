@@ -221,9 +221,7 @@ READERS = {
 
 
 @pytest.mark.parametrize(("condition", "holds"), READERS.items())
-def test_ways_to_read_a_variable(
-    source: Make, ask: Ask, condition: str, holds: bool | None
-) -> None:
+def test_ways_to_read_a_variable(source: Make, ask: Ask, condition: str, holds: bool | None) -> None:
     package = source(srt__a=f"import os\ndef f(other):\n    if {condition}:\n        raise ValueError('x')\n")
     found = ask(package, "NCCL_ALGO=Tree").of_kind("demand", every=True)
     assert [site.conditions[0].holds for site in found] == ([] if holds is False else [holds])
@@ -280,7 +278,9 @@ def test_what_follows_an_early_return_has_the_opposite_condition(source: Make, a
 
 
 def test_what_follows_a_refused_combination_is_no_branch_of_its_own(source: Make, ask: Ask) -> None:
-    body = "if self.mode == 'x':\n    raise ValueError('no x')\nif self.size > 4:\n    raise ValueError('size')"
+    body = (
+        "if self.mode == 'x':\n    raise ValueError('no x')\nif self.size > 4:\n    raise ValueError('size')"
+    )
     package = source(srt__server_args=args(body))
     assert conditions(package, ask, "mode=b") == []
     assert conditions(package, ask, "mode=x") == [["self.mode == 'x'"]]
@@ -322,9 +322,6 @@ def test_handlers_and_loops_are_walked(source: Make, ask: Ask) -> None:
 
 
 def test_self_reference_and_recursion_end(source: Make, ask: Ask) -> None:
-    body = (
-        "size = self.size\nwhile size:\n    size = size - 1 if self.mode == 'b' else size\n"
-        "self.helper()\n"
-    )
+    body = "size = self.size\nwhile size:\n    size = size - 1 if self.mode == 'b' else size\nself.helper()\n"
     text = args(body) + "    def helper(self):\n        if self.mode == 'b':\n            self.helper()\n"
     assert ask(source(srt__server_args=text), "mode=b").of_kind("read")

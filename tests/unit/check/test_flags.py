@@ -1,14 +1,16 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpuserve.check.finding import Finding
 from pytest_gpuserve.check.flags import check_flags, removed
 from pytest_gpuserve.check.help_page import Flag, Page
 from pytest_gpuserve.check.variables import check_variables
 from pytest_gpuserve.model import Config, ModelRef, Place
+
+if TYPE_CHECKING:
+    from pytest_gpuserve.check.finding import Finding
 
 PAGE = Page(
     flags=(

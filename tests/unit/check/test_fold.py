@@ -93,9 +93,7 @@ CASES: dict[str, Any] = {
 
 @pytest.fixture
 def fold(source: Callable[..., Package]) -> Callable[[str], Any]:
-    package = source(
-        srt__server_args=ARGS, choices="NAMES = frozenset({'a', 'b'})\nMORE = {'c'}\n"
-    )
+    package = source(srt__server_args=ARGS, choices="NAMES = frozenset({'a', 'b'})\nMORE = {'c'}\n")
     options = Options(package, SGLANG)
     readings = Readings(options, Assumed(option=options.fields["mode"], value="b"))
     module = package.find("sglang.srt.server_args")

@@ -113,7 +113,11 @@ def test_a_page_of_sglang() -> None:
         "safetensors format.",
     )
     modules = page.find("lora-target-modules").flag
-    assert modules and (modules.choices, modules.least, modules.most) == (("q_proj", "k_proj", "all"), 0, None)
+    assert modules and (modules.choices, modules.least, modules.most) == (
+        ("q_proj", "k_proj", "all"),
+        0,
+        None,
+    )
     disabled = page.find("disable-cuda-graph").flag
     assert disabled and disabled.deprecated and disabled.switch
     assert disabled.help == "Deprecated. Use --cuda-graph-backend-{decode,prefill}=disabled instead."
