@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,8 +16,9 @@ from pytest_gpuserve.load.api import Target
 from pytest_gpuserve.model import Config, Lengths, ModelRef, Place, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from .conftest import Stub
 
 TARGET = Target(host="127.0.0.1", port=31000)
 WORKLOAD = Workload(name="decode", input_tokens=Lengths(mean=8), output_tokens=Lengths(mean=8))
@@ -154,45 +153,6 @@ def test_speculative(args: dict[str, Any], expected: bool) -> None:
 
 
 # --- control calls ---
-
-
-class Stub:
-    """Answers from a list a path, the last answer again and again, and remembers what was asked."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, list[tuple[int, str]]] = {}
-        self.asked: list[str] = []
-        stub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                stub.asked.append(f"{self.command} {self.path}")
-                answers = stub.answers.get(self.path.partition("?")[0], [(404, "")])
-                status, body = answers.pop(0) if len(answers) > 1 else answers[0]
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body.encode())
-
-            do_POST = do_GET
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.target = Target(host="127.0.0.1", port=self._server.server_port)
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-@pytest.fixture
-def stub() -> Iterator[Stub]:
-    stub = Stub()
-    yield stub
-    stub.close()
 
 
 def test_info_falls_back_to_the_old_path(stub: Stub) -> None:
