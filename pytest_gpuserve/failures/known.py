@@ -86,6 +86,21 @@ class Behaviour(Struct, frozen=True, kw_only=True):
         """Whether its conditions hold, or may hold, where engine or host is not known."""
         return (build is None or self._engine_fits(build)) and (host is None or _host_fits(self.host, host))
 
+    def excluded_by(self, demand: Requires, engine: str) -> bool:
+        """Whether it cannot apply where a config's demand is met."""
+        from packaging.requirements import Requirement
+
+        asked = {one.name: str(one.specifier) for one in map(Requirement, (*demand.engine, *demand.packages))}
+        wanted = {one.name: str(one.specifier) for one in map(Requirement, self.packages)} | {
+            engine: self.engine
+        }
+        return (
+            any(ranges.disjoint(asked[name], wanted[name]) for name in asked.keys() & wanted.keys())
+            or _differ(self.build, demand.build)
+            or _differ(self.host.topology, demand.topology)
+            or ranges.disjoint(_as_range(self.host.compute_capability), _as_range(demand.compute_capability))
+        )
+
     def _engine_fits(self, build: EngineBuild) -> bool:
         return (
             ranges.contains(self.engine, build.version)
@@ -159,8 +174,13 @@ class Registry:
         return tuple(entry for entry in self._entries.values() if entry.selected_by(config))
 
     def possible(self, config: Config) -> tuple[DeadEnd, ...]:
-        """Every dead end that a config may be, whatever the engine's version and the host."""
-        return tuple(behaviour.dead_end for entry in self.selected(config) for behaviour in entry.behaviours)
+        """Every dead end that a config may be, on whatever host and version its demands allow."""
+        return tuple(
+            behaviour.dead_end
+            for entry in self.selected(config)
+            for behaviour in entry.behaviours
+            if not any(behaviour.excluded_by(demand, entry.engine) for demand in config.requires)
+        )
 
     def resolve(self, config: Config, build: EngineBuild | None, host: Host | None) -> DeadEnd | None:
         """The dead end that a config is here, or None when it is an ordinary case.
@@ -182,6 +202,15 @@ def _ours() -> tuple[Entry, ...]:
     from .known_file import read
 
     return tuple(entry for file in sorted(FOLDER.glob("*.yaml")) for entry in read(file))
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one != other
+
+
+def _as_range(capability: str | None) -> str:
+    """`12.0` as the range that it stands for."""
+    return f"=={capability}" if re.fullmatch(r"\d+\.\d+", capability or "") else capability or ""
 
 
 def _host_fits(demand: Requires, host: Host) -> bool:

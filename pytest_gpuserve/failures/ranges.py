@@ -45,6 +45,35 @@ def contains(text: str, version: str) -> bool:
         return False
 
 
+def disjoint(one: str, other: str) -> bool:
+    """Whether two ranges have no version in common, as far as their bounds tell."""
+    (low_one, high_one), (low_other, high_other) = _bounds(one), _bounds(other)
+    low = max((bound for bound in (low_one, low_other) if bound is not None), default=None)
+    high = min((bound for bound in (high_one, high_other) if bound is not None), default=None)
+    if low is None or high is None:
+        return False
+    return low > high  # at equal versions the second parts tell whether both include it
+
+
+def _bounds(text: str) -> tuple[tuple[Version, int] | None, tuple[Version, int] | None]:
+    """The lower and the upper bound, each with 1 or -1 where it is excluded itself."""
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+
+    lows: list[tuple[Version, int]] = []
+    highs: list[tuple[Version, int]] = []
+    for part in SpecifierSet(text):
+        try:
+            version = settled(part.version)
+        except InvalidVersion:  # ==0.5.*
+            continue
+        if part.operator in (">=", ">", "=="):
+            lows.append((version, int(part.operator == ">")))
+        if part.operator in ("<=", "<", "=="):
+            highs.append((version, -int(part.operator == "<")))
+    return max(lows, default=None), min(highs, default=None)
+
+
 def settled(version: str) -> Version:
     """A version as ranges count it: a pre-release as its release, a post-release as it is, no local part."""
     from packaging.version import Version

@@ -4,11 +4,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pytest_gpuserve.errors import SuiteError
 from pytest_gpuserve.failures.known import Registry
-from pytest_gpuserve.model import ActiveIf, Config, EngineBuild, Host, ModelRef, Place
+from pytest_gpuserve.model import ActiveIf, Config, EngineBuild, Host, ModelRef, Place, Requires
 
 OURS = Registry.load()
 
@@ -203,6 +204,21 @@ def test_another_engine_is_not_concerned() -> None:
 
 def test_everything_possible_is_known_without_engine_and_host() -> None:
     assert [end.kind for end in OURS.possible(SYMM)] == ["start", "inert", "inert"]
+
+
+def test_what_a_config_demands_rules_dead_ends_out() -> None:
+    """So that a hypothesis on newer versions is not marked as the dead end that it was on older ones."""
+
+    def kinds(path: Config, **demand: Any) -> list[str]:
+        asked = msgspec.structs.replace(path, requires=(Requires(gpus=8), Requires(**demand)))
+        return [end.kind for end in OURS.possible(asked)]
+
+    assert kinds(IPC) == ["inert", "inert"]
+    assert kinds(IPC, engine=("sglang>=0.5.21",), packages=("flashinfer_python>0.6.18",)) == []
+    assert kinds(FORCED, build="patched") == ["slower"]
+    assert kinds(SYMM, compute_capability="12.0", topology="pcie") == ["start", "inert"]
+    assert kinds(SYMM, topology="nvlink") == ["start", "inert"]
+    assert kinds(SYMM, engine=("sglang>=0.5.14", "torch>=2")) == ["inert", "inert"]
 
 
 # --- users' folders -------------------------------------------------------------------------------------

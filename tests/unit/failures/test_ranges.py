@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpuserve.failures.ranges import contains, problem
+from pytest_gpuserve.failures.ranges import contains, disjoint, problem
 
 WHEELS = (
     "0.5.7 0.5.8.post1 0.5.9 0.5.10.post1 0.5.11 0.5.13.post1 0.5.14 0.5.15.post1 0.5.16 0.5.19 0.5.21 0.5.22 "
@@ -47,6 +47,23 @@ def test_every_version_is_on_one_side_of_a_bound(version: str, before: bool, aft
 def test_what_is_no_version_is_in_no_range_but_the_open_one() -> None:
     assert not contains(">=0.5.7", "main")
     assert contains("", "main")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (">=0.5.7,<0.5.21", ">=0.5.21", True),
+        (">=0.5.7,<0.5.21", ">=0.5.20", False),
+        (">=0.5.21", "", False),
+        ("<=0.6.18", ">0.6.18", True),
+        ("<=0.6.18", ">=0.6.18", False),
+        (">=9.0,<12.0", "==12.0", True),
+        (">=12.0", "==12.0", False),
+        ("==0.5.*", ">=0.6", False),
+    ],
+)
+def test_ranges_without_a_version_in_common(one: str, other: str, expected: bool) -> None:
+    assert disjoint(one, other) is disjoint(other, one) is expected
 
 
 @pytest.mark.parametrize("text", ["", ">=0.5.7", ">=0.5.7,<0.5.14", "==0.5.9"])
