@@ -80,25 +80,29 @@ class Address:
                         return
 
 
-def await_stamps(limit_s: float = 0.2) -> bool:
+def await_stamps(limit_s: float = 0.5) -> bool:
     """Wait until the kernel stamps what it receives; False when it does not within the limit.
 
     The first socket that asks for stamps switches them on for the machine, and the kernel does that a
-    moment later. The answer holds while a socket that asked for them is open.
+    moment later. Only TCP tells: for UDP it makes up a stamp on reading. The answer holds while a socket
+    that asked is open.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-            probe.bind(("127.0.0.1", 0))
-            probe.settimeout(limit_s)
-            deadline = time.monotonic() + limit_s
-            while time.monotonic() < deadline:
-                probe.sendto(b"?", probe.getsockname())
-                if probe.recvmsg(1, 64)[1]:
-                    return True
-                time.sleep(1e-3)
-        except OSError:
-            return False
+    deadline = time.monotonic() + limit_s
+    try:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), timeout=limit_s) as probe,
+        ):
+            other, _ = server.accept()
+            with other:
+                probe.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+                while time.monotonic() < deadline:
+                    other.send(b"?")
+                    if probe.recvmsg(1, 64)[1]:
+                        return True
+                    time.sleep(1e-3)
+    except OSError:
+        return False
     return False
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .flight import Flight
 
 FAILED_FINISHES = frozenset({"abort", "aborted", "error", "cancelled", "content_filter_error"})
+SHOWN = ("text", "content", "reasoning_content", "reasoning", "tool_calls")
 _decode = msgspec.json.Decoder().decode
 
 
@@ -25,6 +26,8 @@ class _Story:
         self.finish: str | None = None
         self.error: str | None = None
         self.unreadable: str | None = None
+        self.shows = False
+        """Some event carries text, reasoning, a tool call or a count of tokens."""
 
     def add(self, raw: bytes) -> None:
         name, payload = _payload(raw)
@@ -47,6 +50,7 @@ class _Story:
         if name == b"error" or said.get("error") or said.get("object") == "error":
             self.error = self.error or error_text(said)
             return
+        self.shows = self.shows or _shows(said)
         usage = said.get("usage")
         if isinstance(usage, dict):
             self.usage = usage
@@ -54,9 +58,8 @@ class _Story:
         if isinstance(meta, dict):
             self.meta = meta
             self._finished(meta.get("finish_reason"))
-        for choice in said.get("choices") or ():
-            if isinstance(choice, dict):
-                self._finished(choice.get("finish_reason"))
+        for choice in _choices(said):
+            self._finished(choice.get("finish_reason"))
 
     def _finished(self, reason: Any) -> None:
         if isinstance(reason, dict):
@@ -65,6 +68,24 @@ class _Story:
             reason = reason.get("type")
         if isinstance(reason, str) and reason:
             self.finish = reason
+
+
+def _shows(said: dict[str, Any]) -> bool:
+    counted = said.get("meta_info") or said.get("usage")
+    if isinstance(counted, dict) and counted.get("completion_tokens"):
+        return True
+    if said.get("text"):
+        return True
+    for choice in _choices(said):
+        shown = choice.get("delta", choice)
+        if isinstance(shown, dict) and any(shown.get(key) for key in SHOWN):
+            return True
+    return False
+
+
+def _choices(said: dict[str, Any]) -> list[dict[str, Any]]:
+    choices = said.get("choices")
+    return [c for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
 
 
 def error_text(said: dict[str, Any]) -> str:
@@ -103,15 +124,23 @@ def settle(flight: Flight, api: Api) -> Sample:
     story = _Story()
     for raw in flight.held if flight.suspect is None else [*flight.held, flight.suspect]:
         story.add(raw)
+    misread = False
+    if flight.first_event is not None:
+        first = _Story()
+        first.add(flight.first_event)
+        misread = not first.shows and first.error is None
     if flight.last is not None:
         final = _Story()
         final.add(_unframed(flight.last))
+        misread = misread or (not final.shows and final.error is None and final.unreadable is None)
         story.unreadable = story.unreadable or final.unreadable
         story.error = story.error or final.error
         story.finish = story.finish or final.finish
-        story.usage = story.usage or final.usage
-        story.meta = max(story.meta, final.meta, key=lambda meta: int(meta.get("completion_tokens") or 0))
+        story.usage = max(story.usage, final.usage, key=_so_far)
+        story.meta = max(story.meta, final.meta, key=_so_far)
     failure, detail = _outcome(flight, api, story)
+    if misread and failure is None:
+        failure, detail = "misread", "the client took an event for a token that is none"
     counts = {**story.usage, **story.meta}
     stamps = flight.stamps
     known = [c for c in flight.counts or () if c >= 0]
@@ -187,7 +216,11 @@ def _body_text(body: bytes) -> str:
 
 def _count(counts: dict[str, Any], key: str) -> int | None:
     value = counts.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _so_far(counts: dict[str, Any]) -> int:
+    return _count(counts, "completion_tokens") or 0
 
 
 def _cached(counts: dict[str, Any]) -> int | None:

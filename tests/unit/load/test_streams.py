@@ -217,3 +217,36 @@ def test_counts_that_do_not_come(loopback: Start) -> None:
     events = [text("a"), text("b", finish="length"), 'data: {"choices":[],"usage":{"completion_tokens":2}}']
     (sample,) = measure(loopback(stream(*events, "data: [DONE]")).target, api=known).requests
     assert sample.failure is None and list(sample.tokens or ()) == [1, 2]
+
+
+def test_counts_in_every_chunk_and_none_at_the_end(loopback: Start) -> None:
+    """The role chunk's count of 0 is not the last word."""
+    usage = {"prompt_tokens": 8, "completion_tokens": 0}
+    role = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}], "usage": usage}
+    events = ["data: " + json.dumps(role)]
+    for n in (1, 2, 3):
+        usage = {"prompt_tokens": 8, "completion_tokens": n}
+        choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop" if n == 3 else None}
+        events.append("data: " + json.dumps({"choices": [choice], "usage": usage}))
+    (sample,) = measure(
+        loopback(stream(*events, "data: [DONE]")).target, api=DIALECTS["vllm"]["chat"]
+    ).requests
+    assert sample.failure is None
+    assert (sample.input_tokens, sample.output_tokens, list(sample.tokens or ())) == (8, 3, [1, 2, 3])
+
+
+@pytest.mark.parametrize("odd", ['"four"', "null", "[]", "-1", "1.5", "true"])
+def test_odd_counts_are_unknown_and_break_nothing(loopback: Start, odd: str) -> None:
+    usage = f'data: {{"choices":[],"usage":{{"prompt_tokens":8,"completion_tokens":{odd}}}}}'
+    events = [text(), text(), text(finish="length"), usage, "data: [DONE]"]
+    (sample,) = measure(loopback(stream(*events)).target).requests
+    assert sample.failure is None and len(sample.stamps) == 3
+
+
+@pytest.mark.parametrize(
+    "odd", ['{"choices":7}', '{"choices":[null,3]}', '{"choices":[{"text":7}]}', "[1]", "7"]
+)
+def test_odd_events_break_nothing(loopback: Start, odd: str) -> None:
+    events = [text(), "data: " + odd, text(finish="length"), "data: [DONE]"]
+    (sample,) = measure(loopback(stream(*events)).target).requests
+    assert sample.failure in (None, "unreadable") and len(sample.stamps) == 2
