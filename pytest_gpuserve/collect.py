@@ -98,7 +98,7 @@ def registered_markers(config: pytest.Config) -> frozenset[str]:
 
 
 def registry_of(config: pytest.Config) -> Registry:
-    return config.stash[SESSION].registry
+    return config.stash[SESSION].here.registry
 
 
 def parameters(suite: Suite, config: pytest.Config) -> list[Any]:

@@ -342,10 +342,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     session = config.stash[SESSION]
-    if session.probed:
+    if session.here.probed:
         from .report.bench import machine_info as of_host
 
-        machine_info["gpuserve"] = of_host(session.host)
+        machine_info["gpuserve"] = of_host(session.here.host)
 
 
 # --- pytest-xdist ---------------------------------------------------------------------------------

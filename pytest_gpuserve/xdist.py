@@ -95,6 +95,6 @@ def workers_that_fit(config: pytest.Config) -> int | None:
             sizes += [one.gpus for one in load_suite(path).configs]
         except InputError:
             continue
-    gpus = config.stash[SESSION].host.count
+    gpus = config.stash[SESSION].here.host.count
     fitting = gpus // min(sizes) if sizes and gpus else 1
     return 0 if fitting <= 1 else fitting

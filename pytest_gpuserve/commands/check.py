@@ -102,11 +102,11 @@ def surroundings(session: Session, *, refresh: bool = False) -> Surroundings:
     from ..check.preflight import Surroundings
 
     return Surroundings(
-        host=session.host,
-        registry=session.registry,
-        engine=session.engine,
-        site=session.site,
-        build=session.build,
+        host=session.here.host,
+        registry=session.here.registry,
+        engine=session.here.engine,
+        site=session.here.site,
+        build=session.here.build,
         flags=EngineFlags(refresh=refresh),
         root=session.options.rootdir,
     )

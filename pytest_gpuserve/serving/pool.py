@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -15,8 +16,6 @@ from ..errors import CaseError, GpuserveError, Inert, InputError, StartFailed, S
 from .measure import Measurement, Running
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..engines.base import Engine, Site
     from ..model import Config, DeadEnd, Workload
     from ..record import Launch
@@ -63,6 +62,8 @@ class Order:
     undecided: Callable[[ConfigRun], str]
     """Asked after each launch: why another is wanted, or an empty string."""
     dead_end: DeadEnd | None = None
+    folder: Path = Path()
+    """What a workload's `dataset` is relative to."""
 
 
 class Pool:
@@ -72,11 +73,9 @@ class Pool:
         self,
         server: ServerFactory,
         *,
-        folder: Path,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._server = server
-        self._folder = folder
         self._say = say
         self._current: Startable | None = None
         self.runs: dict[tuple[str, str], ConfigRun] = {}
@@ -159,7 +158,7 @@ class Pool:
                     config,
                     workload,
                     site,
-                    folder=self._folder,
+                    folder=order.folder,
                     seed=workload.seed + 1000 * index,
                     say=lambda text, of=f"{name}, {workload.name}": self._say(f"{of}: {text}"),  # type: ignore[misc]
                 )

@@ -26,6 +26,7 @@ from pytest_gpuserve.record import Failure, Launch, Round, Verdict
 from pytest_gpuserve.report.store import RunFolder
 from pytest_gpuserve.serving.pool import ConfigRun
 from pytest_gpuserve.session import Options, Plan, Session
+from pytest_gpuserve.session.plan import planned
 
 HERE = Place("suites/s.yaml", 7)
 HOST = Host(
@@ -59,8 +60,8 @@ def case(**config):
 def session(tmp_path, monkeypatch):
     options = Options(rootdir=tmp_path, baselines=tmp_path / "baselines", today=date(2026, 11, 29))
     session = Session(options, RunFolder(tmp_path / "run"), lambda text: None)
-    session.__dict__["host"] = HOST
-    monkeypatch.setattr(session, "build", lambda config: EngineBuild(name="sglang", version="0.5.15"))
+    session.here.__dict__["host"] = HOST
+    monkeypatch.setattr(session.here, "build", lambda config: EngineBuild(name="sglang", version="0.5.15"))
     return session
 
 
@@ -79,15 +80,17 @@ def finish(session, one, *, error=None, plan=None, verdict=None):
 
 
 def test_what_the_host_lacks_is_a_skip_and_the_engine_is_not_asked(session, monkeypatch):
-    monkeypatch.setattr(session, "build", lambda config: pytest.fail("asked"))
+    monkeypatch.setattr(session.here, "build", lambda config: pytest.fail("asked"))
     plan = session.plan(case(requires=(Requires(gpus=8),)))
     assert "8" in plan.skip
 
 
 def test_a_dead_end_past_its_review_date_warns(session):
     due = msgspec.structs.replace(END, review=date(2026, 11, 1))
-    assert session._plan(case(dead_end=due)).review_due
-    assert not session._plan(case(dead_end=msgspec.structs.replace(END, review=date(2027, 1, 1)))).review_due
+    assert planned(session.here, case(dead_end=due)).review_due
+    assert not planned(
+        session.here, case(dead_end=msgspec.structs.replace(END, review=date(2027, 1, 1)))
+    ).review_due
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ class Bench:
                 return behaviour(len(self.servers) - 1, inner.workload.name)
 
         monkeypatch.setattr(pool_module, "Measurement", FakeMeasurement)
-        self.pool = Pool(make, folder=tmp_path)
+        self.pool = Pool(make)
 
     def measure(self, workloads, *, least=1, most=5, undecided=lambda run: "", dead_end=None, **more):
         order = Order(

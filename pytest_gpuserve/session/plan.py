@@ -1,0 +1,65 @@
+"""What is known of a case before anything is started: a lack of the host, a documented dead end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import EngineMissing
+
+if TYPE_CHECKING:
+    from ..model import Case, DeadEnd
+    from .here import Here
+
+STARTING = frozenset({"start", "missing", "inert"})
+"""Kinds of dead ends that show in a start or its log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is known of a case before anything is started."""
+
+    skip: str = ""
+    """What the host or the engine lacks; empty: it runs."""
+    problem: str = ""
+    """Why it cannot even be planned, such as an interpreter without the engine: the case fails with it."""
+    dead_end: DeadEnd | None = None
+    review_due: str = ""
+    """The warning of a dead end past its review date."""
+
+    @property
+    def early(self) -> bool:
+        """Decided before weights are loaded, so it is worth running first."""
+        from ..model import BEFORE_WEIGHTS
+
+        end = self.dead_end
+        if end is None or not end.run:
+            return False
+        return end.kind == "missing" or (bool(end.phases) and end.phases <= BEFORE_WEIGHTS)
+
+
+def planned(here: Here, case: Case) -> Plan:
+    """Look at the host, then at the engine, then at the registry; the first lack decides."""
+    from ..failures import dead_end as texts
+    from ..host.unmet import unmet
+
+    config = case.config
+    lacks = unmet(config.requires, here.host, None)
+    if lacks:
+        return Plan(skip="; ".join(lacks))
+    try:
+        build = here.build(config)
+    except EngineMissing as error:
+        simulation = here.options.simulation
+        return Plan(skip=simulation.unknown(case) or str(error)) if simulation else Plan(problem=str(error))
+    lacks = unmet(config.requires, here.host, build)
+    if not lacks and here.options.simulation is not None:
+        unknown = here.options.simulation.unknown(case)
+        lacks = [unknown] if unknown else []
+    if lacks:
+        return Plan(skip="; ".join(lacks))
+    dead_end = config.dead_end or here.registry.resolve(config, build, here.host)
+    if dead_end and dead_end.kind in STARTING and here.attached(config):
+        dead_end = None  # nothing is started, and whatever it is about, it runs
+    due = texts.review_due(dead_end, here.options.today) if dead_end else None
+    return Plan(dead_end=dead_end, review_due=due or "")

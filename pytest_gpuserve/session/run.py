@@ -1,0 +1,189 @@
+"""A run: each case is planned, measured, judged and ended. One a process; under pytest-xdist one a worker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..errors import CaseError, Crashed
+from ..record import Verdict
+from .ending import EngineProblem, Happened, Result, end, record
+from .here import Here
+from .plan import Plan, planned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..gate.verdict import Judgement
+    from ..model import Case, Config
+    from ..record import Launch, Record
+    from ..report.store import RunFolder
+    from ..serving.lease import Leases
+    from ..serving.pool import ConfigRun, Order, Pool, Startable
+    from .options import Options
+
+
+class Session:
+    """Everything that the cases of a run share."""
+
+    def __init__(self, options: Options, folder: RunFolder, say: Callable[[str], None]) -> None:
+        self.options = options
+        self.here = Here(options)
+        self.folder = folder
+        self._say = say
+        self._plans: dict[tuple[str, str], Plan] = {}
+        self._pool: Pool | None = None
+        self._leases: Leases | None = None
+
+    def plan(self, case: Case) -> Plan:
+        """What is known of a case before anything is started; remembered."""
+        key = (case.suite, case.id)
+        if key not in self._plans:
+            self._plans[key] = planned(self.here, case)
+        return self._plans[key]
+
+    def run(self, case: Case, selected: Sequence[Case], nodeid: str) -> Result:
+        """Measure and judge one case; `selected` are the cases of its config in this run, itself among them."""
+        happened = Happened(case=case, plan=self.plan(case), nodeid=nodeid, started=datetime.now(UTC))
+        result = end(self.here, self._happen(happened, selected))
+        self.folder.write(result.record)
+        return result
+
+    def note(self, case: Case, nodeid: str, *, verdict: Verdict, outcome: str, reason: str) -> Record:
+        """The record of a case that is not run: what the host lacks, or a dead end that is never started."""
+        happened = Happened(case=case, plan=self.plan(case), nodeid=nodeid, started=datetime.now(UTC))
+        made = record(self.here, happened, verdict=verdict, outcome=outcome, text=reason)
+        self.folder.write(made)
+        return made
+
+    def _happen(self, happened: Happened, selected: Sequence[Case]) -> Happened:
+        case, plan = happened.case, happened.plan
+        if plan.problem:
+            return replace(happened, error=EngineProblem(plan.problem))
+        measured = self._measure(case, selected, plan)
+        happened = replace(happened, measured=measured)
+        if error := measured.errors.get(case.workload.name):
+            return replace(happened, error=error)
+        launches = measured.launches.get(case.workload.name)
+        if not launches:
+            unmeasured = Crashed("it was not measured: its server had ended under another workload")
+            return replace(happened, error=unmeasured)
+        return replace(happened, judgement=self._judge(case, launches, plan))
+
+    def _measure(self, case: Case, selected: Sequence[Case], plan: Plan) -> ConfigRun:
+        config, here = case.config, self.here
+        order = self._order(case, selected, plan)
+        return self.pool.measure(case.suite, order, here.engine(config), here.site(config))
+
+    def _order(self, case: Case, selected: Sequence[Case], plan: Plan) -> Order:
+        """How many launches a config gets. Only what is gated can be undecided."""
+        from ..serving.pool import Order
+
+        low, high = case.launches.min, case.launches.max
+        if self.options.update_baselines:
+            low = high = case.launches.baseline
+        if self.options.launches is not None:
+            low = high = self.options.launches
+        if self.here.attached(config := case.config) is not None:
+            low = high = 1  # another look at the same process is no other launch
+        if plan.dead_end is not None and plan.dead_end.kind != "slower":
+            low = high = 1  # one start shows whether it is still a dead end
+
+        def undecided(run: ConfigRun) -> str:
+            for one in selected:
+                launches = run.launches.get(one.workload.name)
+                if launches and one.workload.name not in run.errors:
+                    judgement = self._judge(one, launches, self.plan(one))
+                    if judgement.undecided:
+                        return f"{one.id}: {judgement.text.splitlines()[0]}"
+            return ""
+
+        return Order(
+            config=config,
+            workloads=[one.workload for one in selected],
+            folder=Path(config.place.file).absolute().parent,
+            launches_min=low,
+            launches_max=high,
+            undecided=undecided,
+            dead_end=plan.dead_end,
+        )
+
+    def _judge(self, case: Case, launches: list[Launch], plan: Plan) -> Judgement:
+        from ..gate.verdict import judge
+
+        here = self.here
+        partner_launches: list[Launch] | None = None
+        partner_baseline = None
+        if case.config.compare_to:
+            partner = msgspec.structs.replace(
+                case, config=msgspec.structs.replace(case.config, id=case.config.compare_to)
+            )
+            measured = self._pool.measured(case.suite, partner.config.id) if self._pool else None
+            if measured and case.workload.name not in measured.errors:
+                partner_launches = measured.launches.get(case.workload.name)
+            partner_baseline = here.baselines.find(here.host, partner)
+        return judge(
+            case,
+            launches,
+            host=here.host,
+            engine=here.build(case.config),
+            baseline=here.baselines.find(here.host, case),
+            partner_launches=partner_launches,
+            partner_baseline=partner_baseline,
+            dead_end=plan.dead_end,
+            updating=self.options.update_baselines,
+            improved_fails=self.options.improved_fails,
+            inconclusive_fails=self.options.inconclusive_fails,
+            speculative=here.engine(case.config).speculative(case.config),
+            run=str(self.folder.path),
+        )
+
+    @property
+    def pool(self) -> Pool:
+        if self._pool is None:
+            from ..serving.pool import Pool
+
+            self._pool = Pool(self._server, say=self._say)
+        return self._pool
+
+    def _server(self, suite: str, config: Config, index: int) -> Startable:
+        from ..serving.attached import AttachedServer
+        from ..serving.server import Server
+
+        here = self.here
+        log = self.folder.logs / f"{suite}--{config.id}-{index + 1}.log"
+        if running := here.attached(config):
+            return AttachedServer(here.engine(config), config, running, log=log)
+        if self._leases is None:
+            self._leases = here.leases(self.folder.path / "leases")
+        return Server(
+            here.engine(config),
+            config,
+            here.site(config),
+            log=log,
+            leases=self._leases,
+            what=config.id,
+            count=None if here.host.count else 1,  # without GPUs one server at a time has the machine
+            say=self._say,
+        )
+
+    def take_stop_error(self, case: Case) -> CaseError | None:
+        """The failure to stop the case's server, once."""
+        measured = self._pool.measured(case.suite, case.config.id) if self._pool else None
+        if measured is None or measured.stop_error is None:
+            return None
+        error, measured.stop_error = measured.stop_error, None
+        return error
+
+    def accept(self, records: Sequence[Record]) -> list[str]:
+        """Store what a run recorded as baselines; only the process that the user started may. Lines to show."""
+        recorded = [record for record in records if record.verdict is Verdict.RECORDED]
+        return self.here.baselines.accept(recorded) if recorded else []
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
