@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..model import Phase
 
 SILENCE_S = 1800.0
-"""No log line at all; some phases legitimately say nothing for many minutes."""
+"""No log line at all, in a phase that has no limit of its own."""
 SHUTDOWN_S = 60.0
 FLOOR_S = 20.0
 """Compressed time does not make the machine's own processes start faster."""
@@ -19,12 +19,12 @@ SHUTDOWN_FLOOR_S = 5.0
 
 
 class Limits:
-    """Seconds of real time; `silence` may be set in a suite's `timeouts` like a phase."""
+    """Seconds of real time."""
 
     def __init__(self, engine: Mapping[Phase, float], suite: Mapping[str, float], site: Site) -> None:
         asked: dict[str, float] = {**{str(phase): limit for phase, limit in engine.items()}, **suite}
         self._site = site
-        self.silence = self._real(asked.pop("silence", SILENCE_S), FLOOR_S)
+        self.silence = self._real(SILENCE_S, FLOOR_S)
         self.shutdown = self._real(asked.pop("shutdown", SHUTDOWN_S), SHUTDOWN_FLOOR_S)
         self.phases: dict[Phase, float] = {
             phase: self._real(seconds, FLOOR_S)  # type: ignore[misc]

@@ -30,9 +30,7 @@ def ask(target: Target, path: str, members: Sequence[int]) -> Answer:
     inodes = sockets.listeners(target.port)
     if not inodes:
         return Answer("not yet", f"nothing listens on port {target.port}")
-    # A process that may not be looked into could be the one that listens; then the answer has to do.
-    hidden = any(not os.access(f"/proc/{pid}/fd", os.R_OK) for pid in members)
-    if not hidden and not sockets.holders(inodes, members):
+    if not sockets.holders(inodes, members) and not any(_hidden(pid) for pid in members):
         owners = sorted(sockets.holders(inodes, processes.table()))
         who = ", ".join(processes.describe(pid) for pid in owners) or "that may not be seen"
         return Answer("foreign", f"port {target.port} is answered by another process: {who}")
@@ -40,6 +38,12 @@ def ask(target: Target, path: str, members: Sequence[int]) -> Answer:
     if said == "200":
         return Answer("ready", said)
     return Answer("not yet", f"{target.url}{path} does not answer 200: {said}")
+
+
+def _hidden(pid: int) -> bool:
+    """Whether a process may not be looked into: it could be the one that listens, so the answer has to do."""
+    folder = f"/proc/{pid}/fd"
+    return os.access(folder, os.F_OK) and not os.access(folder, os.R_OK)
 
 
 def _get(target: Target, path: str) -> str:

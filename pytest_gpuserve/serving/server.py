@@ -92,7 +92,7 @@ class Server:
         self._classifier = classifier
         self._watch: LogWatch | None = None
         self._supervised: Supervised | None = None
-        self._redactor = environment.redactor(engine, config, os.environ)
+        self._redactor = environment.redactor(engine, config, {**os.environ, **site.env})
         self._teller = Teller(self._what, engine.name, log, self._redactor)
         self._command: tuple[str, ...] = ()
         self._environment: dict[str, str] = {}
@@ -202,18 +202,16 @@ class Server:
         self._say(f"{self._what}: ready in {self._limits.reported(self._ready_s):.0f} s")
 
     def _fail_if_hopeless(self, supervised: Supervised, watch: LogWatch) -> None:
-        if supervised.over:
-            self._settle(supervised, watch)
-            raise self._start_failed(how_it_ended(supervised, watch.phase))
-        if supervised.disk_full is not None:
+        if supervised.disk_full is not None and not supervised.over:
             raise self._disk_full(supervised.disk_full, StartFailed)
-        if watch.hopeless_since is not None:
+        if supervised.over or watch.hopeless_since is not None:
             self._settle(supervised, watch)
-            raise self._start_failed("said something after which it cannot become ready, and was stopped")
+            ended = how_it_ended(supervised, watch.phase) if supervised.over else ""
+            raise self._start_failed(ended or "cannot become ready after what its log says, and was stopped")
         if late := watch.overdue(self._limits.phases):
             what = f"exceeded the time limit of phase {late[0]}, {late[1]:.0f} s (timeouts: {late[0]})"
             raise self._hung(what, late[0])
-        if watch.silence > self._limits.silence:
+        if watch.phase not in self._limits.phases and watch.silence > self._limits.silence:
             raise self._hung(f"has written nothing to its log for {watch.silence:.0f} s", watch.phase)
 
     def _serves(self, since_ready: float) -> bool:

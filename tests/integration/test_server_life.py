@@ -16,7 +16,7 @@ import pytest
 from pytest_gpuserve.engines.base import Site
 from pytest_gpuserve.errors import Crashed, Stalled, StartFailed, StopFailed
 from pytest_gpuserve.load.api import Target
-from pytest_gpuserve.serving import readiness
+from pytest_gpuserve.serving import limits, readiness
 from pytest_gpuserve.serving import server as server_module
 from pytest_gpuserve.serving.lease import Leases
 
@@ -120,7 +120,9 @@ def test_a_hopeless_start_is_ended_within_five_seconds(make: Callable[..., Serve
     server = make(args={"mode": "hopeless", **ALONE})
     server.start()
     began = time.monotonic()
-    with pytest.raises(StartFailed, match="cannot become ready, and was stopped") as caught:
+    with pytest.raises(
+        StartFailed, match="cannot become ready after what its log says, and was stopped"
+    ) as caught:
         server.wait_ready()
     assert time.monotonic() - began < 5
     assert caught.value.failure is not None
@@ -140,8 +142,12 @@ def test_a_phase_that_takes_too_long(make: Callable[..., Server]) -> None:
     assert "stand_in.py" in stacks.read_text()
 
 
-def test_a_log_that_falls_silent(make: Callable[..., Server]) -> None:
-    error = failure_of(make(args={"mode": "loads"}, timeouts={"silence": 0.5}))
+def test_a_log_that_falls_silent_in_a_phase_without_a_limit(
+    make: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SILENCE_S", 0.5)
+    monkeypatch.delitem(stand_in_engine.StandIn.timeouts, "weights_load")
+    error = failure_of(make(args={"mode": "loads"}))
     assert "has written nothing to its log for" in str(error)
 
 

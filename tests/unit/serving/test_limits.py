@@ -9,9 +9,9 @@ ENGINE = {"weights_load": 1800.0, "warmup": 600.0, "shutdown": 60.0}
 
 
 def test_the_suite_overrides_the_engine() -> None:
-    limits = Limits(ENGINE, {"weights_load": 30.0, "shutdown": 3.0, "silence": 7.0}, Site(python="p"))  # type: ignore[arg-type]
+    limits = Limits(ENGINE, {"weights_load": 30.0, "shutdown": 3.0}, Site(python="p"))  # type: ignore[arg-type]
     assert limits.phases == {"weights_load": 30.0, "warmup": 600.0}
-    assert (limits.shutdown, limits.silence) == (3.0, 7.0)
+    assert limits.shutdown == 3.0
     assert limits.reported(12.0) == 12.0
 
 
