@@ -113,12 +113,12 @@ def hold_baseline(question: Question, docket: Docket, orphans: Sequence[Baseline
         return
     different = match.differences(case, question.host, baseline)
     if different:
-        docket.find(Verdict.NOT_COMPARABLE, tell.not_comparable(case, baseline, different))
+        docket.find(Verdict.NOT_COMPARABLE, tell.not_comparable(case, question.host, baseline, different))
         return
     if baseline.measured is not None:
         _vanished_and_appeared(question, baseline, docket)
     elif question.primary not in baseline.launches:
-        docket.find(Verdict.NO_BASELINE, tell.no_metric(case, baseline, question.primary))
+        docket.find(Verdict.NO_BASELINE, tell.no_metric(case, question.host, baseline, question.primary))
     for metric in question.metrics:
         if metric in baseline.launches:
             _hold_metric(question, baseline, metric, docket)
@@ -131,9 +131,9 @@ def _vanished_and_appeared(question: Question, baseline: Baseline, docket: Docke
     for metric in question.case.config.gate.metrics:
         here, there = metric in question.metrics, metric in baseline.launches
         if there and not here:
-            docket.find(Verdict.NOT_COMPARABLE, tell.vanished(question.case, baseline, metric))
+            docket.find(Verdict.NOT_COMPARABLE, tell.vanished(question.case, question.host, baseline, metric))
         elif here and not there:
-            docket.find(Verdict.NO_BASELINE, tell.appeared(question.case, baseline, metric))
+            docket.find(Verdict.NO_BASELINE, tell.appeared(question.case, question.host, baseline, metric))
 
 
 def _hold_metric(question: Question, baseline: Baseline, metric: str, docket: Docket) -> None:
@@ -148,7 +148,9 @@ def _hold_metric(question: Question, baseline: Baseline, metric: str, docket: Do
     docket.compared(held)
     line = held.comparison.text
     if held.decision == "worse":
-        docket.find(Verdict.REGRESSED, line)
+        told = any(verdict is Verdict.REGRESSED for verdict, _ in docket.findings)
+        text = line if told else tell.regressed(line, question.case, question.host, docket.run)
+        docket.find(Verdict.REGRESSED, text)
     if not primary:
         if held.suspect:
             docket.confirm(line)
@@ -158,7 +160,9 @@ def _hold_metric(question: Question, baseline: Baseline, metric: str, docket: Do
     elif disturbance := disturbed(question.metrics[metric], baseline.launches[metric]):
         docket.warnings.append(disturbance)
     if held.decision == "better":
-        docket.find(Verdict.IMPROVED, tell.improved(line, question.case, docket.launches, docket.run))
+        docket.find(
+            Verdict.IMPROVED, tell.improved(line, question.case, question.host, docket.run, docket.launches)
+        )
     elif held.decision == "undecided":
         docket.wants_more = not held.final
         docket.find(Verdict.INCONCLUSIVE, line)

@@ -39,15 +39,19 @@ def figures(metrics: Mapping[str, Launches]) -> str:
 # --- commands ---------------------------------------------------------------------------------------
 
 
-def record_command(case: Case) -> str:
-    """Measures the case anew, with as many launches as a baseline takes."""
+def record(case: Case, host: Host, why: str) -> str:
+    """`<why> with` the command that measures the case anew, with as many launches as a baseline takes."""
+    if host.simulated:
+        return "on the simulated host it stays so: what it yields is never stored"
     nodeid = f"{case.config.place.file}::test_serving[{case.id}]"
-    return f"pytest {shlex.quote(nodeid)} --gpuserve-update-baselines"
+    return f"{why} with\n  pytest {shlex.quote(nodeid)} --gpuserve-update-baselines"
 
 
-def accept_command(case: Case, run: str) -> str:
-    """Takes the launches of a finished run, without running again."""
-    return f"gpuserve baselines accept {shlex.quote(run)} {shlex.quote(f'{case.suite}::{case.id}')}"
+def accept(case: Case, host: Host, run: str, why: str) -> str:
+    """`<why> with` the command that takes the launches of this run, without running again."""
+    if host.simulated:
+        return "on the simulated host it stays so: what it yields is never stored"
+    return f"{why} with\n  gpuserve baselines accept {shlex.quote(run)} {shlex.quote(f'{case.suite}::{case.id}')}"
 
 
 # --- the baseline -----------------------------------------------------------------------------------
@@ -58,41 +62,45 @@ def no_baseline(case: Case, host: Host, orphans: Sequence[Baseline]) -> str:
         f"{each.case!r} at {each.place}" for each in orphans if each.model in {None, str(case.config.model)}
     ]
     renamed = f"\nwas it renamed? no case claims {', '.join(lost)}" if lost else ""
-    return (
-        f"no baseline for {case.suite}::{case.id} on {host.profile}; record one with\n"
-        f"  {record_command(case)}{renamed}"
-    )
+    where = f"{case.suite}::{case.id} on {host.profile}"
+    return f"no baseline for {where}; {record(case, host, 'record one')}{renamed}"
 
 
-def no_metric(case: Case, baseline: Baseline, metric: str) -> str:
-    return (
-        f"the {baseline.label} at {baseline.place} has no {metric}; record one with\n  {record_command(case)}"
-    )
+def no_metric(case: Case, host: Host, baseline: Baseline, metric: str) -> str:
+    lacks = f"the {baseline.label} at {baseline.place} has no {metric}"
+    return f"{lacks}; {record(case, host, 'record one')}"
 
 
-def appeared(case: Case, baseline: Baseline, metric: str) -> str:
-    return f"{metric} has appeared: it is measured and gated now, but {no_metric(case, baseline, metric)}"
+def appeared(case: Case, host: Host, baseline: Baseline, metric: str) -> str:
+    lacks = no_metric(case, host, baseline, metric)
+    return f"{metric} has appeared: it is measured and gated now, but {lacks}"
 
 
-def vanished(case: Case, baseline: Baseline, metric: str) -> str:
+def vanished(case: Case, host: Host, baseline: Baseline, metric: str) -> str:
     return (
         f"{metric} has vanished: the baseline at {baseline.place} has it, this run does not; "
-        f"if that is meant, record again with\n  {record_command(case)}"
+        f"{record(case, host, 'if that is meant, record again')}"
     )
 
 
-def not_comparable(case: Case, baseline: Baseline, different: Sequence[str]) -> str:
+def not_comparable(case: Case, host: Host, baseline: Baseline, different: Sequence[str]) -> str:
     return (
         f"not comparable with the {baseline.label} at {baseline.place}: {'; '.join(different)}; "
-        f"if that is meant, record again with\n  {record_command(case)}"
+        f"{record(case, host, 'if that is meant, record again')}"
     )
 
 
-def improved(line: str, case: Case, launches: int, run: str) -> str:
+def regressed(line: str, case: Case, host: Host, run: str) -> str:
+    return line if host.simulated else f"{line}\n{accept(case, host, run, 'if that is meant, accept it')}"
+
+
+def improved(line: str, case: Case, host: Host, run: str, launches: int) -> str:
+    if host.simulated:
+        return f"{line}\nthe baseline is stale"
     few = "" if launches > 1 else " (one launch, which gives no interval)"
     return (
-        f"{line}\nthe baseline is stale; accept this run{few} with\n  {accept_command(case, run)}\n"
-        f"or record {count(case.launches.baseline)} with\n  {record_command(case)}"
+        f"{line}\nthe baseline is stale; {accept(case, host, run, f'accept this run{few}')}\n"
+        f"{record(case, host, f'or record {count(case.launches.baseline)}')}"
     )
 
 

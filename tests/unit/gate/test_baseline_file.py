@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import math
 import os
 import re
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pytest_gpuserve.errors import BaselineError
 from pytest_gpuserve.gate.baseline import Baselines
@@ -142,6 +145,23 @@ def test_a_file_that_was_cut_off_anywhere_is_never_taken_for_whole(path: Path) -
         path.write_text(whole[:length])
         with pytest.raises(BaselineError, match=r"kimi\.yaml:\d+: "):
             read(path)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, len(GOOD) - 1), st.integers(0, 12), st.text(max_size=4))
+def test_a_damaged_file_is_an_error_or_holds_usable_figures(
+    path: Path, start: int, length: int, inserted: str
+) -> None:
+    path.write_text(GOOD[:start] + inserted + GOOD[start + length :], errors="surrogatepass")
+    try:
+        cases = read(path).cases
+    except BaselineError as error:
+        assert re.search(r"kimi\.yaml:\d+: ", str(error))
+        return
+    for case in cases.values():
+        values = [value for each in case.launches.values() for rounds in each for value in rounds]
+        assert values
+        assert all(0 < value < math.inf for value in values)
 
 
 def test_an_unreadable_file_is_an_error_that_names_it(path: Path) -> None:

@@ -577,3 +577,30 @@ def test_the_table_in_the_documentation_is_the_precedence() -> None:
     # The second `slower-than-partner` is the one of an ordinary case.
     told.remove(Verdict.SLOWER)
     assert tuple(told) == PRECEDENCE
+
+
+# --- what to do -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "changes"),
+    [
+        ((89.5,), {"baseline": None}),
+        ((83.0, 83.2), {}),
+        ((97.0,), {}),
+        ((89.5,), {"product": "other"}),
+    ],
+)
+def test_no_command_is_told_that_the_simulated_host_cannot_follow(
+    judged: Judge, host: Host, values: tuple[float, ...], changes: dict[str, Any]
+) -> None:
+    asked = {"product": host.product, **changes}
+    simulated = msgspec.structs.replace(host, simulated=True, product=asked.pop("product"))
+    text = judged(flat(*values), host=simulated, **asked).text
+    assert "--gpuserve-update-baselines" not in text
+    assert "gpuserve baselines accept" not in text
+
+
+def test_a_regression_that_is_meant_can_be_accepted_and_says_so_once(judged: Judge) -> None:
+    text = judged(flat(80.0, 80.4), run="RUN").text
+    assert text.count("gpuserve baselines accept RUN kimi_k2_5::no-spec-decode") == 1
