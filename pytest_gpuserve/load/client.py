@@ -35,6 +35,8 @@ TICK_NS = 50_000_000
 """How often the interrupt is asked, the stall limit looked at and the clock offset read again."""
 POLL_NS = 1_000_000
 """The resolution of epoll's timeout: what is due sooner is waited for in another way."""
+FD_SETSIZE = 1024
+"""`select` takes no descriptor beyond it; then the last millisecond is polled for without sleeping."""
 BLOCKED_NS = 50_000
 """A poll that took longer than this had nothing to return at first."""
 LATE_NS = 500_000
@@ -218,7 +220,6 @@ class Round(Dispatch):
                             if at >= 0 and data[at + len(marker)] != 34:
                                 flight.stamps.append(stamp)
                                 flight.last = data
-                                flight.prior = stamp
                                 chunks += 1
                                 continue
                         else:
@@ -233,7 +234,6 @@ class Round(Dispatch):
                                     flight.counts.append(count)
                                     flight.stamps.append(stamp)
                                     flight.last = data
-                                    flight.prior = stamp
                                     chunks += 1
                                     continue
                 chunks += self._unusual(connection, flight, data, stamp, floor)
@@ -285,7 +285,8 @@ class Round(Dispatch):
         tokens = len(flight.stamps) - before
         if tokens > 1:
             health = self.health
-            lost = min(stamp - (flight.prior or flight.sent or stamp), max(0, stamp - floor))
+            prior = max(flight.prior, flight.sent or 0, flight.stamps[before - 1] if before else 0)
+            lost = max(0, min(stamp - prior, stamp - floor))
             health.merged += tokens - 1
             health.lost.add(lost, tokens - 1)
             if not before:
@@ -316,7 +317,7 @@ class Round(Dispatch):
             return max(1, left // POLL_NS) * 1e-3
         if isinstance(self.poller, Poll):
             time.sleep(left * 1e-9)
-        else:
+        elif self.poller.fileno() < FD_SETSIZE:
             select.select([self.poller], [], [], left * 1e-9)
         return 0.0
 

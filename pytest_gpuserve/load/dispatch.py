@@ -196,6 +196,7 @@ class Dispatch:
             flight.sent = self.last_sent = began
             self.sent += 1
             self.health.delay.add(began - flight.due)
+            self.health.delay_ns += began - flight.due
         try:
             all_sent = connection.send()
         except OSError as error:
@@ -263,6 +264,7 @@ class Dispatch:
 
     def _end(self, flight: Flight, at: int) -> None:
         flight.end = at
+        self.health.busy_ns += at - flight.due
         self.ended = max(self.ended, at)
         self.ledger.add(flight)
 

@@ -14,8 +14,11 @@ KERNEL_NS = 20_000
 """What a kernel stamp of its own can be off: receive path and softirq (docs/load-client.md measures it)."""
 USER_NS = 100_000
 """What waking up can take before a stamp in user space; it cannot be seen from within."""
-MAX_LAG_MS = 5.0
-"""The limit for turning to what has arrived, at the 99th percentile."""
+MAX_LAG_MS = {"kernel": 50.0, "user": 5.0}
+"""The limit for turning to what has arrived, at the 99th percentile. A stamp in user space is off by it; to
+the kernel's it does nothing until stamps are lost, which has a limit of its own."""
+MAX_DELAY_SHARE = 0.03
+"""The limit for the time in which a closed loop waited for the client to send its next request."""
 MAX_DELAY_MS = 10.0
 """The limit for sending what is due in an open loop, at the 99th percentile."""
 MAX_LATE_MERGED = 0.05
@@ -75,17 +78,21 @@ def saturated(samples: Samples) -> list[str]:
     """Why the client may have been the bottleneck; empty when it was not."""
     health, figures = samples.health, report(samples)
     reasons = []
-    if figures.lag_ms_p99 is not None and figures.lag_ms_p99 > MAX_LAG_MS:
-        reasons.append(f"lag p99 {figures.lag_ms_p99:.1f} ms > {MAX_LAG_MS:g} ms")
+    limit = MAX_LAG_MS[figures.stamp_source]
+    if figures.lag_ms_p99 is not None and figures.lag_ms_p99 > limit:
+        reasons.append(f"lag p99 {figures.lag_ms_p99:.1f} ms > {limit:g} ms")
     delay = figures.schedule_delay_ms_p99
     if samples.mode == "open" and delay is not None and delay > MAX_DELAY_MS:
         reasons.append(f"requests sent late by {delay:.1f} ms at p99 > {MAX_DELAY_MS:g} ms")
+    share = health.delay_ns / health.busy_ns if health.busy_ns else 0.0
+    if samples.mode == "closed" and share > MAX_DELAY_SHARE:
+        reasons.append(f"the next request was waited for {share:.0%} of the time > {MAX_DELAY_SHARE:.0%}")
     late = health.late_merged / health.chunks if health.chunks else 0.0
     if late > MAX_LATE_MERGED:
         reasons.append(f"{late:.0%} of the stamps lost to lateness > {MAX_LATE_MERGED:.0%}")
-    share = figures.cpu_share
-    if share is not None and share > MAX_CPU and samples.duration_ns > MIN_WALL_S * 1e9:
-        reasons.append(f"{share:.0%} of a core > {MAX_CPU:.0%}")
+    cpu = figures.cpu_share
+    if cpu is not None and cpu > MAX_CPU and samples.duration_ns > MIN_WALL_S * 1e9:
+        reasons.append(f"{cpu:.0%} of a core > {MAX_CPU:.0%}")
     return reasons
 
 

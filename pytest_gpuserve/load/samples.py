@@ -103,6 +103,10 @@ class Health(Struct, kw_only=True):
     """How long `send` took with a request: its true start lies within."""
     delay: Histogram = field(default_factory=Histogram)
     """From the time a request was due to the time it was sent."""
+    delay_ns: int = 0
+    """Their sum."""
+    busy_ns: int = 0
+    """Sum over the requests of the time from when each was due to its end."""
 
 
 class Sample(Struct, kw_only=True):

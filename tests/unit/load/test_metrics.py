@@ -303,8 +303,8 @@ def test_a_clock_that_was_set() -> None:
     assert any("clock was set" in reason for reason in summary(sample(), health=health).invalid)
 
 
-def lagging(ms: float) -> Health:
-    health = Health(stamp_source="kernel", chunks=4)
+def lagging(ms: float, source: str = "kernel") -> Health:
+    health = Health(stamp_source=source, chunks=4)
     health.lag.add(int(ms * MS), 100)
     return health
 
@@ -312,7 +312,9 @@ def lagging(ms: float) -> Health:
 @pytest.mark.parametrize(
     ("health", "words"),
     [
-        (lagging(9), "lag p99"),
+        (lagging(60), "lag p99"),
+        (lagging(9, "user"), "lag p99"),
+        (Health(chunks=4, delay_ns=40 * MS, busy_ns=1000 * MS), "waited for 4% of the time"),
         (Health(chunks=4, clock_cpu_ns=990 * MS), "99% of a core"),
         (Health(chunks=100, merged=20, late_merged=6), "6% of the stamps lost"),
     ],
@@ -323,7 +325,8 @@ def test_a_saturated_client(health: Health, words: str) -> None:
 
 
 def test_an_unhurried_client() -> None:
-    health = lagging(2)
+    health = lagging(20)
+    health.delay_ns, health.busy_ns = 20 * MS, 1000 * MS
     health.clock_cpu_ns = 300 * MS
     health.merged = 4  # all arrived together: the server's doing
     assert summary(sample(at=(100, 400, 700, 1000)), health=health).invalid == []
