@@ -390,7 +390,7 @@ class Bench:
     def start(self) -> None:
         """`gpuserve bench` from the start of the process to its first request, and its memory for 256,000 tokens."""
         code = (
-            "import sys; from pytest_gpuserve.load.bench import main; s = main(sys.argv[1:]); "
+            "import sys; from pytest_gpuserve.cli import main; main(['bench', *sys.argv[1:]]); "
             "print([l for l in open('/proc/self/status') if l.startswith('VmHWM')][0], file=sys.stderr)"
         )
         url = f"http://127.0.0.1:{self.server.port}"

@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--shared-prefix", type=float, default=0.0, metavar="SHARE", help="of each prompt, 0 to 1")
     add("--warm-cache", action="store_true", help="do not call cached prompt tokens a fault")
     add("--warmup", type=int, default=0, metavar="N", help="requests before the measured ones (default 0)")
+    add("--warmup-seconds", type=float, default=0.0, metavar="S", help="or seconds of load before them")
     add("--temperature", type=float, default=0.0, metavar="T")
     add("--natural-stop", action="store_true", help="let the model end its answers (no ignore_eos)")
     add("--text", action="store_true", help="send text where token ids could be sent")
@@ -140,6 +141,7 @@ def workload_of(options: argparse.Namespace) -> Workload:
         shared_prefix=options.shared_prefix,
         cache="warm" if options.warm_cache else "cold",
         warmup=options.warmup,
+        warmup_seconds=options.warmup_seconds,
         rounds=1,
         ignore_eos=not options.natural_stop,
         temperature=options.temperature,

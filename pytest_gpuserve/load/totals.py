@@ -92,6 +92,8 @@ class Totals:
         self.wrong_output, self.wrong_input = Wrong(), Wrong()
         self.cached_seen = self.cached_allowed = self.cached_of = 0
         self.streams = self.together = 0
+        self.backwards = 0
+        """Requests whose first token was stamped before they were sent."""
         self.first_sent: int | None = None
         self.first_end: int | None = None
         self.last_end = 0
@@ -164,6 +166,8 @@ class Totals:
         return all(limit is None or (ns is not None and ns / ms <= limit) for limit, ns in figures)
 
     def _check(self, sample: Sample) -> None:
+        if sample.first_ns is not None and sample.sent_ns is not None:
+            self.backwards += sample.first_ns < sample.sent_ns
         workload, got, asked = self.workload, sample.output_tokens, sample.output_asked
         if workload.ignore_eos and got is not None and asked is not None and got != asked:
             self.wrong_output.add(got, asked)

@@ -50,7 +50,8 @@ def judge(samples: Samples, totals: Totals) -> Judged:
         )
     _together(totals, judged)
     _parallel(samples, totals, judged)
-    if samples.health.clock_steps and samples.health.stamp_source == "kernel":
+    stepped = samples.health.clock_steps and samples.health.stamp_source == "kernel"
+    if stepped or totals.backwards:
         judged.invalid.append("the machine's clock was set during the round")
     if reasons := health.saturated(samples):
         judged.invalid.append(SATURATED + ", ".join(reasons))

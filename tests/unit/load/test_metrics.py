@@ -303,6 +303,11 @@ def test_a_clock_that_was_set() -> None:
     assert any("clock was set" in reason for reason in summary(sample(), health=health).invalid)
 
 
+def test_a_token_before_its_request() -> None:
+    """G2-23: minus 55 years of TTFT."""
+    assert any("clock was set" in r for r in summary(sample(sent=150, at=(100, 110))).invalid)
+
+
 def lagging(ms: float, source: str = "kernel") -> Health:
     health = Health(stamp_source=source, chunks=4)
     health.lag.add(int(ms * MS), 100)
