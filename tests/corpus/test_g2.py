@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
+import threading
+import time
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_gpuserve.load import metrics
+from pytest_gpuserve.load import client, metrics, traffic
 from pytest_gpuserve.load.figures import figures
+from pytest_gpuserve.model import Lengths
 
 if TYPE_CHECKING:
     from pytest_gpuserve.load.api import Api
@@ -190,3 +194,138 @@ def check_aggregates(samples: Samples, expected: dict[str, Any]) -> None:
         assert result.invalid
         assert result.metrics.ttft_ms is None and result.metrics.e2e_ms is None
         assert result.metrics.output_throughput is None
+
+
+# --- cases without a stream: what a load generator must not do --------------------------------------
+
+
+def rule(number: int) -> dict[str, Any]:
+    (path,) = (HERE / "g2").glob(f"{number:02}-*.yaml")
+    return yaml.safe_load(path.read_text())
+
+
+def token(finish: str | None = None, cached: int = 0, n: int = 4) -> str:
+    usage = {"prompt_tokens": 8, "completion_tokens": n, "prompt_tokens_details": {"cached_tokens": cached}}
+    event = {"choices": [{"index": 0, "text": "x", "finish_reason": finish}]}
+    return "data: " + json.dumps(event | ({"usage": usage} if finish else {}), separators=(",", ":"))
+
+
+def answer(cached: int = 0, n: int = 4) -> bytes:
+    return loop.stream(*[token()] * (n - 1), token("length", cached, n), "data: [DONE]")
+
+
+def test_17_the_prefix_cache_measured_on_a_second_run() -> None:
+    """A prompt token from the cache makes a cold round invalid; another round of one seed has other
+    prompts."""
+    assert "cached_tokens" in rule(17)["expected"]["detectors"][0]
+    seen: set[bytes] = set()
+
+    def script(request: Any) -> bytes:
+        known = request.body in seen
+        seen.add(request.body)
+        return answer(cached=7 if known else 0)
+
+    with loop.Loopback(script) as server:
+        results = [
+            metrics.summarise(loop.measure(server.target, round_index=index), loop.workload())
+            for index in (0, 1, 0)
+        ]
+    assert [any("cache: cold" in reason for reason in r.invalid) for r in results] == [False, False, True]
+    assert results[2].requests.cached_tokens == 7
+
+
+def test_18_warm_up_does_not_use_the_measured_prompts() -> None:
+    assert "disjoint" in rule(18)["expected"]["rule"]
+    load = loop.workload(requests=8, warmup=4)
+    with loop.Loopback(lambda _: answer()) as server:
+        loop.measure(server.target, traffic.warmup(load), round_index=-1)
+        loop.measure(server.target, load)
+    firsts = [json.loads(request.body)["prompt"][0] for request in server.requests]
+    assert len(firsts) == len(set(firsts)) == 12
+
+
+def test_19_an_overloaded_server_looks_overloaded() -> None:
+    """One slot of 50 ms asked 100 times a second: latency from the schedule grows, from the sending it
+    would not."""
+    case = rule(19)
+    assert (
+        case["expected"]["values"]["cap1"]["e2e_from_schedule_mean_ms"]
+        > 3 * case["wrong"]["reported_mean_e2e_ms"]
+    )
+    turn = threading.Lock()
+    slots = [0.0]
+
+    def script(_: Any) -> list[Any]:
+        with turn:
+            slots[0] = max(slots[0], time.monotonic()) + 0.05
+            return [loop.Step(slots[0] - time.monotonic(), answer())]
+
+    load = loop.workload(concurrency=None, request_rate=100.0, arrival="constant", requests=8)
+    with loop.Loopback(script) as server:
+        samples = loop.measure(server.target, load)
+    result = metrics.summarise(samples, load)
+    assert result.metrics.e2e_ms is not None and result.metrics.e2e_ms.mean > 120
+    assert result.client.schedule_delay_ms_p99 is not None
+    assert all(s.sent_ns is not None and s.first_ns is not None for s in samples.requests)
+
+
+def test_20_nothing_stops_at_100_connections() -> None:
+    assert "in-flight peak" in rule(20)["expected"]["rule"]
+    load = loop.workload(requests=150, concurrency=150)
+    with loop.Loopback(lambda _: [loop.Step(0.5, answer())]) as server:
+        samples = loop.measure(server.target, load)
+    assert samples.peak_in_flight == 150 and server.connections == 150
+
+
+def test_21_a_client_that_is_the_bottleneck_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop is blocked for 40 ms at each tick, as by somebody who tokenizes on it; a token comes every 2
+    ms."""
+    assert "mark the run invalid" in rule(21)["expected"]["rule"]
+    tick = client.Round._tick
+
+    def blocked(self: Any, now: int) -> bool:
+        time.sleep(0.04)
+        return tick(self, now)
+
+    monkeypatch.setattr(client.Round, "_tick", blocked)
+    head = loop.CHUNKED
+    steps = [loop.Step(0.001, head)]
+    steps += [loop.Step(0.002 * i, loop.chunk(token().encode() + b"\n\n")) for i in range(1, 100)]
+    steps.append(loop.Step(0.2, loop.chunk(token("length", n=100).encode() + b"\n\n" + b"data: [DONE]\n\n")))
+    load = loop.workload(output_tokens=Lengths(mean=100))
+    with loop.Loopback(lambda _: [*steps, loop.Step(0, b"0\r\n\r\n")]) as server:
+        result = metrics.summarise(loop.measure(server.target, load), load)
+    assert any(reason.startswith("client saturated") for reason in result.invalid), result
+    assert result.client.merged_share is not None and result.client.merged_share > 0.1
+    assert result.client.error_bound_ms is not None and result.client.error_bound_ms > 2
+
+
+def test_22_a_503_is_a_failure_and_is_not_tried_again() -> None:
+    assert "no automatic retries" in rule(22)["expected"]["rule"]
+    busy = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n"
+    load = loop.workload(requests=10, concurrency=2)
+    with loop.Loopback(lambda request: busy if request.index % 2 else answer()) as server:
+        result = metrics.summarise(loop.measure(server.target, load), load)
+    assert len(server.requests) == 10
+    assert (result.requests.ok, result.requests.failed, result.failures) == (5, 5, {"http_503": 5})
+    assert "5 of 10 requests failed" in result.invalid[0]
+
+
+def test_23_times_are_monotonic_and_missing_ones_are_none() -> None:
+    """A request without a token is in no percentile; nothing is negative or counted from 1970."""
+    assert "monotonic clock only" in rule(23)["expected"]["rule"]
+    with loop.Loopback(lambda r: answer() if r.index else loop.stream("data: [DONE]")) as server:
+        samples = loop.measure(server.target, loop.workload(requests=4))
+    result = metrics.summarise(samples, loop.workload(requests=4))
+    assert result.metrics.ttft_ms is not None and result.metrics.ttft_ms.n == 3
+    assert 0 < result.metrics.ttft_ms.mean < result.duration_s * 1e3
+    assert samples.requests[0].first_ns is None and figures(samples.requests[0]).ttft_ms is None
+
+
+def test_26_a_requested_length_is_only_a_cap() -> None:
+    assert "output_tokens == requested" in rule(26)["expected"]["rule"]
+    load = loop.workload(requests=3, output_tokens=Lengths(mean=6))
+    with loop.Loopback(lambda r: answer(n=4 if r.index == 1 else 6)) as server:
+        result = metrics.summarise(loop.measure(server.target, load), load)
+    assert result.requests.output_tokens == 16
+    assert "output lengths not as asked: 1 of 3 requests, such as 4 tokens instead of 6" in result.invalid
