@@ -213,7 +213,11 @@ class Round(Dispatch):
                 if flight is not None and flight.fast == CLEAN:
                     size = len(data)
                     prefix = flight.framing[size]
-                    if data.startswith(prefix) and data.find(b"\n", len(prefix)) == size - 4:
+                    if (
+                        data.startswith(prefix)
+                        and data.find(b"\n", len(prefix)) == size - 4
+                        and data[-3] == 10
+                    ):
                         if flight.counts is None:
                             marker = flight.marker
                             at = data.find(marker)

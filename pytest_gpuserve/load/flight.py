@@ -115,8 +115,7 @@ class Flight:
         return len(self.stamps) - before
 
     def _several(self, data: bytes, stamp: int) -> bytes:
-        """Whole usual chunks in any number, and perhaps a part of one, which waits; the rest, if it is
-        unusual.
+        """Whole chunks of whole events in any number, and perhaps a part of one, which waits; the rest.
 
         JSON holds no raw CRLF, so splitting there gives size, event, size, event, ..., and what is left.
         """
@@ -128,7 +127,7 @@ class Flight:
             size = len(event)
             if parts[at] != sizes[size]:
                 break
-            if event.find(b"\n") == size - 2 and self._usual(event):
+            if event.find(b"\n") == size - 2 and event[-1:] == b"\n" and self._usual(event):
                 stamps.append(stamp)
                 self.last = event
             elif event.endswith(b"\n\n"):

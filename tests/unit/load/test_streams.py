@@ -15,7 +15,7 @@ from pytest_gpuserve.load.dialects import DIALECTS
 from pytest_gpuserve.load.flight import Flight
 from pytest_gpuserve.load.settle import settle
 
-from .conftest import CHUNKED, HEAD, chunk, measure, stream
+from .conftest import CHUNKED, HEAD, Step, chunk, measure, stream
 from .test_faults import text
 
 if TYPE_CHECKING:
@@ -250,3 +250,19 @@ def test_odd_events_break_nothing(loopback: Start, odd: str) -> None:
     events = [text(), "data: " + odd, text(finish="length"), "data: [DONE]"]
     (sample,) = measure(loopback(stream(*events)).target).requests
     assert sample.failure in (None, "unreadable") and len(sample.stamps) == 2
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_chunk_that_ends_within_an_event(loopback: Start, together: bool) -> None:
+    """Chunks that end one byte after a line: `...}\\n` and the first byte of the next line."""
+    events = "\n".join(
+        [text(), ": note", "", text(), "", text(), "", text(finish="length"), "", "data: [DONE]", "", ""]
+    )
+    raw = events.encode()
+    cuts = [i + 2 for i in range(len(raw) - 2) if raw[i : i + 1] == b"\n" and raw[i + 1 : i + 2] != b"\n"]
+    parts = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
+    writes = [CHUNKED, *map(chunk, parts), b"0\r\n\r\n"]
+    steps = [Step(0, b"".join(writes))] if together else [Step(0.004 * i, w) for i, w in enumerate(writes)]
+    (sample,) = measure(loopback(lambda _: steps).target).requests
+    assert sample.failure is None, sample.detail
+    assert len(sample.stamps) == 4
