@@ -7,11 +7,19 @@ BIN := $(VENV)/bin
 
 $(VENV)/.made: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[local,test]'
 	touch $@
 
-demo: $(VENV)/.made  ## the Blackwell suite on the simulated host
-	$(BIN)/python -m pytest suites -m blackwell --gpuserve-simulate -v
+demo: $(VENV)/.made  ## a real engine, recorded and gated, then the Blackwell suite on the simulated host
+	@set -eu; folder=$$(mktemp -d); \
+	local="$(BIN)/python -m pytest suites -m local --benchmark-disable --gpuserve-baselines $$folder/baselines"; \
+	echo "--- llama.cpp for real: two launches of each configuration become its baseline"; \
+	$$local --gpuserve-run-dir $$folder/record --gpuserve-update-baselines; \
+	echo "--- and again, held against it"; \
+	$$local --gpuserve-run-dir $$folder/gate -v; \
+	echo "--- the Blackwell suite on the simulated host"; \
+	$(BIN)/python -m pytest suites -m blackwell --gpuserve-simulate --gpuserve-strict-skips --gpuserve-run-dir $$folder/blackwell -v; \
+	rm -rf $$folder
 
 test: $(VENV)/.made lint  ## lint, types, layers and all tests
 	$(BIN)/python -m pytest

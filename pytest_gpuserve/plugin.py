@@ -109,6 +109,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="Exit with 1 when every case was skipped or deselected",
     )
+    group.addoption(
+        "--gpuserve-strict-skips",
+        action="store_true",
+        help="Exit with 1 when a case other than a hypothesis (gate: none) was skipped",
+    )
     parser.addini("gpuserve_suites", "Further files that are suites, as globs", type="args", default=[])
     parser.addini("gpuserve_known", "Folders of your own dead ends", type="paths", default=[])
     parser.addini("gpuserve_improved", "What a stale baseline does: warn or fail", default="warn")
@@ -326,6 +331,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         fails.append("nothing was run: every case was skipped or deselected (--gpuserve-require-run)")
     if config.getoption("gpuserve_strict_review") and any(record.review_due for record in records):
         fails.append("a dead end is past its review date (--gpuserve-strict-review)")
+    skipped = [one.case for one in records if one.outcome == "skipped" and not one.hypothesis]
+    if config.getoption("gpuserve_strict_skips") and skipped:
+        fails.append(f"skipped, and no hypothesis: {', '.join(skipped)} (--gpuserve-strict-skips)")
     if fails and exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     notes += fails

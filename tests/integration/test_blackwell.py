@@ -41,7 +41,13 @@ def records(project):
 
 def test_the_whole_suite_tells_the_story(project):
     result = project.runpytest_subprocess(
-        "suites", "-m", "blackwell", "--gpuserve-simulate", "--junitxml=x.xml", "-v"
+        "suites",
+        "-m",
+        "blackwell",
+        "--gpuserve-simulate",
+        "--gpuserve-strict-skips",
+        "--junitxml=x.xml",
+        "-v",
     )
     assert result.ret == 0, result.stdout.str()
     result.assert_outcomes(passed=1, xfailed=7, skipped=3)
@@ -77,6 +83,15 @@ def test_a_later_stock_version_shows_what_had_changed_by_then(project):
     assert found["flashinfer-allreduce-fusion"]["failure"]["exception"] == "ValueError"
     assert found["custom-allreduce-pcie"]["outcome"] == "skipped"
     assert "stock SGLang has no way" in found["custom-allreduce-pcie"]["reason"]
+
+
+def test_a_skip_that_is_no_hypothesis_can_be_red(project):
+    arguments = ["-k", "custom-allreduce or ep-native", "--gpuserve-simulate=sglang==0.5.14"]
+    assert project.runpytest_subprocess("suites", *arguments).ret == 0
+    result = project.runpytest_subprocess("suites", *arguments, "--gpuserve-strict-skips")
+    assert result.ret == 1
+    assert "custom-allreduce-pcie-decode" in result.stdout.str().splitlines()[-2]
+    assert "ep-native" not in result.stdout.str().splitlines()[-2]
 
 
 def run(project, select, *perturb):
