@@ -20,7 +20,7 @@ class Driver(Marked):
         """`wanted` as `driver.py` takes it."""
         argv = [sys.executable, str(HERE / "driver.py"), str(folder), str(port), json.dumps(wanted)]
         super().__init__(argv, folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.pids = {"driver": self.process.pid}
+        self.pids |= {"driver": self.process.pid}
         self.log = folder / "logs" / "stand-in-1.log"
 
     def until(self, state: str) -> dict[str, Any]:
@@ -29,8 +29,6 @@ class Driver(Marked):
         for line in self.process.stdout:
             said.append(line)
             event: dict[str, Any] = json.loads(line)
-            if event["state"] == "started":
-                self.pids |= {"engine": event["pid"]} | {who: event[who] for who in ("supervisor", "guard")}
             if event["state"] == state:
                 return event
         raise AssertionError(f"the driver ended before it was {state}: {said}\n{self.errors.read_text()}")

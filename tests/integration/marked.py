@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuserve.serving import processes
+from pytest_gpuserve.serving import lock_file, processes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +37,9 @@ class Marked:
         """Errors go to `folder`/stderr.txt. `path` comes before the project on PYTHONPATH, `env` on top of
         our own environment; `options` are Popen's.
         """
+        self.pids: dict[str, int] = {}
+        """By the names of the matrix."""
+        self.nonce = ""
         value = uuid.uuid4().hex
         python_path = os.pathsep.join(map(str, (*path, ROOT)))
         self.folder = folder
@@ -77,6 +80,44 @@ class Marked:
                 return found
             time.sleep(0.02)
         raise AssertionError(f"{pattern} never came; log: {text}; errors: {self.errors.read_text()}")
+
+    def learn(self, leases: Path) -> None:
+        """Find the launch that holds the first slot of a lock folder."""
+        record = lock_file.read_record(str(leases / "slot-0.lock"))
+        self.nonce = record["nonce"]
+        self.pids |= {"guard": record["pid"], "supervisor": record["supervisor"], "engine": record["engine"]}
+
+    def launch(self) -> list[int]:
+        """What is alive of the launch: engine, supervisor and guard, without the processes that drive it."""
+        now = processes.table()
+        watchers = [now[pid] for who in ("guard", "supervisor") if (pid := self.pids[who]) in now]
+        found = [*processes.carriers(self.nonce, now.values(), since=0), *watchers]
+        return sorted({process.pid for process in found if not process.gone})
+
+    def until_over(self, seconds: float) -> tuple[float, list[int]]:
+        """Wait until nothing is alive of the launch. Returns how long that took, and what is left after
+        `seconds`.
+        """
+        began = time.monotonic()
+        known = [process for pid in self.launch() if (process := processes.read(pid))]
+        while time.monotonic() - began < seconds:
+            # One look at the whole process table costs as much as the launch itself; first those that are known.
+            known = [
+                p
+                for p in known
+                if (now := processes.read(p.pid)) and now.started == p.started and not now.gone
+            ]
+            if not known and not self.launch():
+                break
+            time.sleep(0.05)
+        return time.monotonic() - began, self.launch()
+
+    def alive_after(self, seconds: float) -> list[int]:
+        """What is alive of everything, once nothing is or the time is over."""
+        end = time.monotonic() + seconds
+        while (left := self.alive()) and time.monotonic() < end:
+            time.sleep(0.2)
+        return left
 
     def end(self) -> None:
         """Leave nothing, whatever the test has found."""

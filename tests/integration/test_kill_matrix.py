@@ -71,6 +71,7 @@ class Seen:
 
 def get_to(driver: Driver, moment: str) -> None:
     driver.until("started")
+    driver.learn(driver.folder / "leases")
     if moment == "starting":
         driver.pids["child"] = int(driver.until_logged(driver.log, r"plain=(\d+)[^\n]*\nLoad weight")[1])
         return
@@ -90,18 +91,15 @@ def run(cell: Cell, folder: Path) -> Seen:
     seen = Seen()
     try:
         get_to(driver, cell.moment)
-        began = time.monotonic()
         for victim in cell.victim.split("+"):
             os.kill(driver.pids[victim], cell.signal)
-        while (left := driver.alive()) and time.monotonic() - began < BAR_S:
-            time.sleep(0.05)
-        seen.over_s = time.monotonic() - began
+        seen.over_s, left = driver.until_over(BAR_S)
         seen.survivors = [processes.describe(pid) for pid in left]
         seen.port_free = sockets.bind_error("127.0.0.1", port.port) is None
         Leases(folder / "leases", slots=1, environment={}).acquire(1, timeout_s=1.0).release()
         seen.lease_free = True
-        if not left:
-            seen.events = driver.rest()
+        seen.events = driver.rest()
+        seen.survivors += [processes.describe(pid) for pid in driver.alive_after(BAR_S)]
         seen.left_files = [str(p) for p in Path("/dev/shm").glob(f"stand-in-{driver.pids['engine']}")]
     finally:
         driver.end()

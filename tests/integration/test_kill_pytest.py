@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,42 +128,25 @@ class Run(Marked):
                 start_new_session=True,
             )
         self.log = folder / "run" / "logs" / "life--one-1.log"
-        self.pids = {"pytest": self.process.pid, "controller": self.process.pid}
+        self.pids |= {"pytest": self.process.pid, "controller": self.process.pid}
         self.port = 0
-        self.nonce = ""
 
     def get_to(self, moment: str) -> None:
         self.until_logged(self.log, "Load weight")
         self.pids["child"] = int(self.until_logged(self.log, r"plain=(\d+)")[1])
-        record = lock_file.read_record(str(self.folder / "leases" / "slot-0.lock"))
-        self.pids |= {"guard": record["pid"], "supervisor": record["supervisor"], "engine": record["engine"]}
-        self.nonce = record["nonce"]
-        guard = processes.read(record["pid"])
+        self.learn(self.folder / "leases")
+        guard = processes.read(self.pids["guard"])
         assert guard is not None
         self.pids["worker"] = guard.ppid
         self.port = next(
             int(path.stem.partition("-")[2])
             for path in (self.folder / "leases").glob("port-*.lock")
-            if lock_file.read_record(str(path)).get("nonce") == record["nonce"]
+            if lock_file.read_record(str(path)).get("nonce") == self.nonce
         )
         if moment == "serving":
             self.until_logged(self.log, "request received")
         elif moment == "stopping":
             self.until_logged(self.log, "SIGTERM received")
-
-    def launch(self) -> list[int]:
-        """What is alive of the launch itself: engine, supervisor and guard, without pytest's processes."""
-        now = processes.table()
-        watchers = {self.pids["guard"], self.pids["supervisor"]}
-        found = {p.pid for p in processes.carriers(self.nonce, now.values(), since=0) if not p.gone}
-        return sorted(found | {pid for pid in watchers if pid in now and not now[pid].gone})
-
-    def alive_after(self, seconds: float) -> list[int]:
-        """What is alive of everything at the end of a wait for nothing to be."""
-        end = time.monotonic() + seconds
-        while (left := self.alive()) and time.monotonic() < end:
-            time.sleep(0.05)
-        return left
 
     def records(self) -> list[dict[str, Any]]:
         return [json.loads(p.read_text()) for p in (self.folder / "run" / "records").glob("*.json")]
@@ -182,11 +164,8 @@ def observe(cell: Cell, folder: Path) -> Seen:
     seen = Seen()
     try:
         run.get_to(cell.moment)
-        began = time.monotonic()
         strike(run, cell)
-        while (left := run.launch()) and time.monotonic() - began < BAR_S:
-            time.sleep(0.05)
-        seen.over_s = time.monotonic() - began
+        seen.over_s, left = run.until_over(BAR_S)
         seen.survivors = [processes.describe(pid) for pid in left]
         seen.port_free = sockets.bind_error("127.0.0.1", run.port) is None
         Leases(folder / "leases", slots=1, environment={}).acquire(1, timeout_s=1.0).release()
