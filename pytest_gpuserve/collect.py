@@ -48,6 +48,8 @@ class SuiteFile(pytest.Module):
     """A YAML suite, collected like a module whose tests are the plugin's own."""
 
     suite: Suite
+    cases: dict[str, Case]
+    """By id."""
 
     def _getobj(self) -> ModuleType:
         from . import suite_tests
@@ -63,6 +65,7 @@ class SuiteFile(pytest.Module):
                 markers=registered_markers(self.config),
                 failure_classes=classes(),
             )
+            self.cases = {case.id: case for case in self.suite.cases()}
             self._claim_name()
         except InputError as error:
             raise self.CollectError(str(error)) from None
@@ -124,8 +127,7 @@ def attach_case(item: pytest.Item) -> None:
     callspec = getattr(item, "callspec", None)
     if parent is None or callspec is None or "gpuserve_case" not in callspec.params:
         return
-    wanted = callspec.params["gpuserve_case"]
-    item.stash[CASE] = next(case for case in parent.suite.cases() if case.id == wanted)
+    item.stash[CASE] = parent.cases[callspec.params["gpuserve_case"]]
 
 
 def check_perturbation(session: Session, items: Iterable[pytest.Item]) -> None:
@@ -146,6 +148,9 @@ def check_perturbation(session: Session, items: Iterable[pytest.Item]) -> None:
 
 def plan_items(session: Session, items: list[pytest.Item], *, runxfail: bool) -> None:
     """Order the cases of each suite and mark what is known of them; other items keep their places."""
+    for item in items:
+        if (parent := item.getparent(SuiteFile)) is not None:
+            session.suites[parent.suite.name] = parent.suite
     places = [index for index, item in enumerate(items) if CASE in item.stash]
     ordered = in_order([items[index] for index in places], session)
     for index, item in zip(places, ordered, strict=True):

@@ -323,8 +323,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     if not is_controller(config):
         return
-    records = config.stash[SESSION].folder.read()
-    notes = config.stash[NOTES] = config.stash[SESSION].accept(records)
+    try:
+        records = config.stash[SESSION].folder.read()
+        notes = config.stash[NOTES] = config.stash[SESSION].accept(records)
+    except InputError as error:
+        config.stash[NOTES] = [str(error)]
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return
     ran = any(record.outcome != "skipped" for record in records)
     fails = []
     if config.getoption("gpuserve_require_run") and not ran:

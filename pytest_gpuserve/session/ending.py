@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import CaseError, EngineMissing
+from ..errors import EngineMissing
 from ..record import Record, Verdict
 
 if TYPE_CHECKING:
+    from ..errors import CaseError
     from ..gate.verdict import Judgement
     from ..model import Case
     from ..serving.pool import ConfigRun
@@ -31,12 +32,6 @@ WORKS = frozenset(
 )
 """Verdicts on numbers: a dead end that was said not to start, serve or be taken works when it gets as far as
 these."""
-
-
-class EngineProblem(CaseError):
-    """The engine that a case needs is not there; the case fails, since nothing says that it may be missing."""
-
-    verdict = Verdict.START_FAILED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +141,7 @@ def record(here: Here, happened: Happened, *, verdict: Verdict, outcome: str, te
         way_out=dead_end.way_out if dead_end else None,
         compare_to=config.compare_to,
         hypothesis=config.gate.hypothesis,
+        gated=list(config.gate.metrics),
         review_due=bool(plan.review_due),
         model=config.model.id + (f"@{config.model.revision}" if config.model.revision else ""),
         workload_spec=msgspec.to_builtins(case.workload),

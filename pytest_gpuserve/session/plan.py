@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import EngineMissing
+from ..errors import BaselineError, CaseError, EngineMissing, NotComparable
+from ..record import Verdict
 
 if TYPE_CHECKING:
     from ..model import Case, DeadEnd
@@ -15,14 +16,20 @@ STARTING = frozenset({"start", "missing", "inert"})
 """Kinds of dead ends that show in a start or its log."""
 
 
+class EngineProblem(CaseError):
+    """The engine that a case needs is not there; the case fails, since nothing says that it may be missing."""
+
+    verdict = Verdict.START_FAILED
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What is known of a case before anything is started."""
 
     skip: str = ""
     """What the host or the engine lacks; empty: it runs."""
-    problem: str = ""
-    """Why it cannot even be planned, such as an interpreter without the engine: the case fails with it."""
+    problem: CaseError | None = None
+    """Why it is not worth a start, such as an interpreter without the engine: the case fails with it."""
     dead_end: DeadEnd | None = None
     review_due: str = ""
     """The warning of a dead end past its review date."""
@@ -50,8 +57,9 @@ def planned(here: Here, case: Case) -> Plan:
     try:
         build = here.build(config)
     except EngineMissing as error:
-        simulation = here.options.simulation
-        return Plan(skip=simulation.unknown(case) or str(error)) if simulation else Plan(problem=str(error))
+        if (simulation := here.options.simulation) is not None:
+            return Plan(skip=simulation.unknown(case) or str(error))
+        return Plan(problem=EngineProblem(str(error)))
     lacks = unmet(config.requires, here.host, build)
     if not lacks and here.options.simulation is not None:
         unknown = here.options.simulation.unknown(case)
@@ -61,5 +69,9 @@ def planned(here: Here, case: Case) -> Plan:
     dead_end = config.dead_end or here.registry.resolve(config, build, here.host)
     if dead_end and dead_end.kind in STARTING and here.attached(config):
         dead_end = None  # nothing is started, and whatever it is about, it runs
+    try:
+        here.baselines.find(here.host, case)
+    except BaselineError as error:
+        return Plan(dead_end=dead_end, problem=NotComparable(str(error)))
     due = texts.review_due(dead_end, here.options.today) if dead_end else None
     return Plan(dead_end=dead_end, review_due=due or "")

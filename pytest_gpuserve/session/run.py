@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..errors import CaseError, Crashed
+from ..model import Launches
 from ..record import Verdict
-from .ending import EngineProblem, Happened, Result, end, record
+from .ending import Happened, Result, end, record
 from .here import Here
 from .plan import Plan, planned
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..gate.verdict import Judgement
-    from ..model import Case, Config
+    from ..model import Case, Config, Suite
     from ..record import Launch, Record
     from ..report.store import RunFolder
     from ..serving.lease import Leases
@@ -35,6 +36,8 @@ class Session:
         self.here = Here(options)
         self.folder = folder
         self._say = say
+        self.suites: dict[str, Suite] = {}
+        """Those that cases come from, by name; whoever collects puts them here."""
         self._plans: dict[tuple[str, str], Plan] = {}
         self._pool: Pool | None = None
         self._leases: Leases | None = None
@@ -63,7 +66,7 @@ class Session:
     def _happen(self, happened: Happened, selected: Sequence[Case]) -> Happened:
         case, plan = happened.case, happened.plan
         if plan.problem:
-            return replace(happened, error=EngineProblem(plan.problem))
+            return replace(happened, error=plan.problem)
         measured = self._measure(case, selected, plan)
         happened = replace(happened, measured=measured)
         if error := measured.errors.get(case.workload.name):
@@ -79,19 +82,21 @@ class Session:
         order = self._order(case, selected, plan)
         return self.pool.measure(case.suite, order, here.engine(config), here.site(config))
 
+    def _launches(self, case: Case, plan: Plan) -> Launches:
+        """How often the case's server may be started, all told."""
+        wanted = case.launches
+        if self.here.attached(case.config) is not None:
+            return Launches(min=1, max=1)  # another look at the same process is no other launch
+        if plan.dead_end is not None and plan.dead_end.kind != "slower":
+            return Launches(min=1, max=1)  # one start shows whether it is still a dead end
+        number = self.options.launches or (wanted.baseline if self.options.update_baselines else None)
+        return wanted if number is None else Launches(min=number, max=number, baseline=wanted.baseline)
+
     def _order(self, case: Case, selected: Sequence[Case], plan: Plan) -> Order:
-        """How many launches a config gets. Only what is gated can be undecided."""
+        """What the pool is to measure of a config. Only what is gated can be undecided."""
         from ..serving.pool import Order
 
-        low, high = case.launches.min, case.launches.max
-        if self.options.update_baselines:
-            low = high = case.launches.baseline
-        if self.options.launches is not None:
-            low = high = self.options.launches
-        if self.here.attached(config := case.config) is not None:
-            low = high = 1  # another look at the same process is no other launch
-        if plan.dead_end is not None and plan.dead_end.kind != "slower":
-            low = high = 1  # one start shows whether it is still a dead end
+        launches = self._launches(case, plan)
 
         def undecided(run: ConfigRun) -> str:
             for one in selected:
@@ -103,11 +108,11 @@ class Session:
             return ""
 
         return Order(
-            config=config,
+            config=case.config,
             workloads=[one.workload for one in selected],
-            folder=Path(config.place.file).absolute().parent,
-            launches_min=low,
-            launches_max=high,
+            folder=Path(case.config.place.file).absolute().parent,
+            launches_min=launches.min,
+            launches_max=launches.max,
             undecided=undecided,
             dead_end=plan.dead_end,
         )
@@ -115,7 +120,7 @@ class Session:
     def _judge(self, case: Case, launches: list[Launch], plan: Plan) -> Judgement:
         from ..gate.verdict import judge
 
-        here = self.here
+        here, suite = self.here, self.suites.get(case.suite)
         partner_launches: list[Launch] | None = None
         partner_baseline = None
         if case.config.compare_to:
@@ -127,7 +132,7 @@ class Session:
                 partner_launches = measured.launches.get(case.workload.name)
             partner_baseline = here.baselines.find(here.host, partner)
         return judge(
-            case,
+            msgspec.structs.replace(case, launches=self._launches(case, plan)),
             launches,
             host=here.host,
             engine=here.build(case.config),
@@ -139,6 +144,7 @@ class Session:
             improved_fails=self.options.improved_fails,
             inconclusive_fails=self.options.inconclusive_fails,
             speculative=here.engine(case.config).speculative(case.config),
+            orphans=here.baselines.orphans(here.host.profile, suite) if suite else (),
             run=str(self.folder.path),
         )
 

@@ -94,6 +94,19 @@ def test_a_skip_that_is_no_hypothesis_can_be_red(project):
     assert "ep-native" not in result.stdout.str().splitlines()[-2]
 
 
+def test_a_baseline_file_cut_in_half_fails_its_cases_before_anything_is_started(project):
+    path = next((project.path / "baselines").rglob("kimi_k2_5.yaml"))
+    text = path.read_text()
+    path.write_text(text[: len(text) // 2])
+    result = run(project, "no-spec or torch-symm-mem")
+    assert result.ret == 1
+    record = records(project)["no-spec"]
+    assert record["verdict"] == "not-comparable"
+    assert "kimi_k2_5.yaml" in record["text"]
+    assert record["launches"] == []
+    assert "Traceback" not in result.stdout.str()
+
+
 def run(project, select, *perturb):
     arguments = [f"--gpuserve-perturb={one}" for one in perturb]
     return project.runpytest_subprocess("suites", "-k", select, "--gpuserve-simulate", *arguments)
