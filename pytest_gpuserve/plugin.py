@@ -89,6 +89,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Measure the cases of one config on the server that runs there; nothing is started or stopped",
     )
     group.addoption(
+        "--gpuserve-no-check",
+        action="store_true",
+        help="Start servers without looking at their flags, models and ports first",
+    )
+    group.addoption(
         "--gpuserve-run-dir",
         default=None,
         metavar="DIR",
@@ -164,6 +169,7 @@ def options_of(config: pytest.Config) -> Options:
         baselines=config.invocation_params.dir / chosen if chosen else root / "baselines",
         known=tuple(config.getini("gpuserve_known")),
         simulation=simulation,
+        check=not config.getoption("gpuserve_no_check"),
         update_baselines=update,
         run_dangerous=bool(config.getoption("gpuserve_run_dangerous")),
         engine_python=pythons,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,7 @@ from . import command
 if TYPE_CHECKING:
     import argparse
 
-    from ..check.preflight import Surroundings
-    from ..session import Session
+    from ..session.here import Here
     from . import Subcommands
 
 DEFAULT = "suites"
@@ -60,7 +58,7 @@ def check(options: argparse.Namespace) -> int:
     from ..failures.classes import classes
     from ..suite import load_suite
 
-    around = surroundings(_session(options), refresh=options.refresh)
+    around = _here(options).surroundings(refresh=options.refresh)
     report = preflight.check_suites(
         options.suites,
         around,
@@ -75,38 +73,20 @@ def check(options: argparse.Namespace) -> int:
     return report.exit_status(strict=options.strict)
 
 
-def _session(options: argparse.Namespace) -> Session:
-    from ..report.store import RunFolder
-    from ..session import Options, Session
+def _here(options: argparse.Namespace) -> Here:
+    from ..session import Options
+    from ..session.here import Here
 
     pythons: dict[str, str] = {}
     for given in options.engine_python:
         name, equals, python = given.partition("=")
         pythons[name if equals else "sglang"] = python if equals else given
     root = options.rootdir.resolve()
-    return Session(
+    return Here(
         Options(
             rootdir=root,
             baselines=root / "baselines",
             known=tuple(options.known),
             engine_python=pythons,
-        ),
-        RunFolder(),
-        lambda text: print(text, file=sys.stderr),
-    )
-
-
-def surroundings(session: Session, *, refresh: bool = False) -> Surroundings:
-    """What a check needs to know, as a run's session knows it."""
-    from ..check.engine_flags import EngineFlags
-    from ..check.preflight import Surroundings
-
-    return Surroundings(
-        host=session.here.host,
-        registry=session.here.registry,
-        engine=session.here.engine,
-        site=session.here.site,
-        build=session.here.build,
-        flags=EngineFlags(refresh=refresh),
-        root=session.options.rootdir,
+        )
     )

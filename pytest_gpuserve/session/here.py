@@ -16,6 +16,7 @@ from ..errors import EngineMissing, InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..check.preflight import Surroundings
     from ..engines.base import Engine, Site
     from ..failures.known import Registry
     from ..gate.baseline import Baselines
@@ -144,3 +145,18 @@ class Here:
         if self.host.simulated:
             return Leases(folder, slots=self.host.count)
         return Leases(self.site_file.leases, slots=None if self.host.count else 1)
+
+    def surroundings(self, *, refresh: bool = False) -> Surroundings:
+        """The same for `check`; `refresh` asks engines again for what is remembered of their flags."""
+        from ..check.engine_flags import EngineFlags
+        from ..check.preflight import Surroundings
+
+        return Surroundings(
+            host=self.host,
+            registry=self.registry,
+            engine=self.engine,
+            site=self.site,
+            build=self.build,
+            flags=EngineFlags(refresh=refresh),
+            root=self.options.rootdir,
+        )

@@ -21,6 +21,8 @@ class Options:
     known: tuple[Path, ...] = ()
     """Folders of the user's own dead ends."""
     simulation: Simulation | None = None
+    check: bool = True
+    """Look at flags, models and ports before a start."""
     update_baselines: bool = False
     run_dangerous: bool = False
     engine_python: dict[str, str] = field(default_factory=dict)

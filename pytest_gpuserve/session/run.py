@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import CaseError, Crashed
+from ..errors import CaseError, Crashed, StartFailed
 from ..model import Launches
-from ..record import Verdict
+from ..record import Failure, Verdict
 from .ending import Happened, Result, end, record
 from .here import Here
 from .plan import Plan, planned
@@ -19,6 +19,7 @@ from .plan import Plan, planned
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..check.preflight import Surroundings
     from ..gate.verdict import Judgement
     from ..model import Case, Config, Suite
     from ..record import Launch, Record
@@ -39,6 +40,7 @@ class Session:
         self.suites: dict[str, Suite] = {}
         """Those that cases come from, by name; whoever collects puts them here."""
         self._plans: dict[tuple[str, str], Plan] = {}
+        self._surroundings: Surroundings | None = None
         self._pool: Pool | None = None
         self._leases: Leases | None = None
 
@@ -67,6 +69,8 @@ class Session:
         case, plan = happened.case, happened.plan
         if plan.problem:
             return replace(happened, error=plan.problem)
+        if refused := self._refused(case, plan):
+            return replace(happened, error=refused)
         measured = self._measure(case, selected, plan)
         happened = replace(happened, measured=measured)
         if error := measured.errors.get(case.workload.name):
@@ -76,6 +80,23 @@ class Session:
             unmeasured = Crashed("it was not measured: its server had ended under another workload")
             return replace(happened, error=unmeasured)
         return replace(happened, judgement=self._judge(case, launches, plan))
+
+    def _refused(self, case: Case, plan: Plan) -> StartFailed | None:
+        """What is known to hinder the start, so that nobody waits minutes to be told a typing error."""
+        here = self.here
+        if not self.options.check or here.host.simulated or here.attached(case.config) is not None:
+            return None
+        from ..check.preflight import check_case
+
+        self._surroundings = self._surroundings or here.surroundings()
+        findings = check_case(case, self._surroundings, plan.dead_end)
+        errors = [str(one) for one in findings if one.severity == "error"]
+        if not errors:
+            return None
+        told = "\n".join([*errors, "Nothing was started; --gpuserve-no-check starts it all the same."])
+        return StartFailed(
+            told, failure=Failure(failure_class="config_invalid", phase="args", message=errors[0])
+        )
 
     def _measure(self, case: Case, selected: Sequence[Case], plan: Plan) -> ConfigRun:
         config, here = case.config, self.here
