@@ -229,6 +229,16 @@ class ActiveIf(Struct, frozen=True, kw_only=True):
     """Regular expression that some line of the server's log must fit before the first round."""
 
 
+class Probe(Struct, frozen=True, kw_only=True):
+    """One greedy request before the first round, whose answer is looked at and not its speed."""
+
+    demand: Literal["record", "sane", "same"] = "sane"
+    """record: nothing is demanded; sane: text that does not run in circles; same: besides, the text that the
+    `compare_to` config gave to the same prompt."""
+    prompt: str = "Name the months of the year in order, and say of each how many days it has."
+    output_tokens: int = 64
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """How to start one server, with the suite's defaults merged in."""
 
@@ -255,6 +265,7 @@ class Config(Struct, frozen=True, kw_only=True):
     compare_to: str | None = None
     gate: Gate = Gate()
     active_if: ActiveIf | None = None
+    probe: Probe | None = None
     dead_end: DeadEnd | None = None
     """Written in the suite (`xfail:` with a kind)."""
     known: str | None = None

@@ -155,6 +155,19 @@ class PhaseTime(Struct, frozen=True):
     seconds: float
 
 
+class ProbeAnswer(Struct, frozen=True, kw_only=True):
+    """What a server said to the suite's `probe`."""
+
+    text: str
+    output_tokens: int | None = None
+    degenerate: str = ""
+    """Why the text is no answer, such as that it runs in circles; empty when it may be one."""
+    same_as: str = ""
+    """Config whose answer to the same prompt it was held against; empty: none."""
+    same_share: float | None = None
+    """Of the longer text, how much both begin with: 1.0 when they are the same."""
+
+
 class Launch(Struct, frozen=True, kw_only=True):
     """One start of a server, and the rounds of one workload in it."""
 
@@ -169,6 +182,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     log: str = ""
     """File, relative to the run folder."""
     server_info: dict[str, Any] = field(default_factory=dict)
+    probe: ProbeAnswer | None = None
     rounds: list[Round] = field(default_factory=list)
     failure: Failure | None = None
     warnings: list[str] = field(default_factory=list)

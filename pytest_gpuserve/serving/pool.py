@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ..errors import CaseError, GpuserveError, Inert, InputError, StartFailed, StopFailed
+from . import probe
 from .measure import Measurement, Running
 
 if TYPE_CHECKING:
     from ..engines.base import Engine, Site
+    from ..load.api import Api
     from ..model import Config, DeadEnd, Workload
-    from ..record import Launch
+    from ..record import Launch, ProbeAnswer
 
 
 class Startable(Running, Protocol):
@@ -43,6 +45,8 @@ class ConfigRun:
     """By workload, each with that workload's rounds."""
     errors: dict[str, CaseError] = field(default_factory=dict)
     """By workload: how it ended badly. A start that failed is everybody's."""
+    probe: ProbeAnswer | None = None
+    """What the server of the last launch said to the suite's probe."""
     stop_error: StopFailed | None = None
     stopped_because: str = ""
 
@@ -94,7 +98,7 @@ class Pool:
         index = 0
         while todo := self._next(run, order, index):
             server = self._current = self._server(suite, order.config, index)
-            self._launch(server, run, order, todo, engine, site, index)
+            self._launch(suite, server, run, order, todo, engine, site, index)
             index += 1
         return run
 
@@ -128,6 +132,7 @@ class Pool:
 
     def _launch(
         self,
+        suite: str,
         server: Startable,
         run: ConfigRun,
         order: Order,
@@ -144,6 +149,9 @@ class Pool:
                 server.start()
                 server.wait_ready()
                 check_active(config, order.dead_end, server.log)
+                if config.probe is not None:
+                    api = engine.api(config, todo[0], site)
+                    self._probe(run, server, api, config, self.runs.get((suite, config.compare_to or "")))
             except (CaseError, InputError) as error:
                 # What the engine cannot even be asked, such as a model folder that is not there, is a failed start.
                 failed = error if isinstance(error, CaseError) else StartFailed(str(error))
@@ -167,11 +175,23 @@ class Pool:
                 except CaseError as error:
                     run.errors[workload.name] = error
                     break  # this server is not to be trusted any more
-                facts = msgspec.structs.replace(server.launch_facts(), rounds=rounds, server_info=info)
+                facts = msgspec.structs.replace(
+                    server.launch_facts(), rounds=rounds, server_info=info, probe=run.probe
+                )
                 run.launches.setdefault(workload.name, []).append(facts)
         finally:
             self._current = None
             self._end(run, server, todo, rounds_before)
+
+    @staticmethod
+    def _probe(run: ConfigRun, server: Startable, api: Api, config: Config, partner: ConfigRun | None) -> None:
+        """Look at an answer before anything is measured. Raises Garbage."""
+        assert config.probe is not None
+        run.probe = probe.ask(server, api, config.probe)
+        other = partner.probe if partner else None
+        if other is not None and config.compare_to is not None:
+            run.probe = probe.compare(run.probe, config.compare_to, other)
+        probe.demand(config.probe, run.probe, other)
 
     def _end(
         self, run: ConfigRun, server: Startable, todo: Sequence[Workload], before: dict[str, int]
@@ -184,7 +204,9 @@ class Pool:
         for workload in todo:
             ended = run.errors.get(workload.name)
             if ended is not None and len(run.launches.get(workload.name, ())) == before[workload.name]:
-                facts = msgspec.structs.replace(server.launch_facts(), failure=ended.failure)
+                facts = msgspec.structs.replace(
+                    server.launch_facts(), failure=ended.failure, probe=run.probe
+                )
                 run.launches.setdefault(workload.name, []).append(facts)
 
 

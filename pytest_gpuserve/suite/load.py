@@ -111,12 +111,24 @@ def _check_partners(source: Source, suite: Suite) -> None:
             raise source.error(at, f"no config {partner!r} in this suite", near=(partner, configs))
         if missing := sorted(measured[config.id] - measured[partner]):
             raise source.error(at, f"{partner} is not measured with {', '.join(missing)}")
+        _check_probes(source, ("configs", i, "probe"), config, configs[partner])
         chain = [config.id]
         while partner is not None:
             chain.append(partner)
             if partner in chain[:-1]:
                 raise source.error(at, f"leads back to where it began: {' -> '.join(chain)}")
             partner = configs[partner].compare_to if partner in configs else None
+
+
+def _check_probes(source: Source, keys: Keys, config: Config, partner: Config) -> None:
+    """`same` needs an answer of the partner to the same prompt."""
+    one, other = config.probe, partner.probe
+    if one is None or one.demand != "same":
+        return
+    if other is None:
+        raise source.error(keys, f"the same as what? {partner.id} has no probe")
+    if (one.prompt, one.output_tokens) != (other.prompt, other.output_tokens):
+        raise source.error(keys, f"{partner.id} is asked for something else")
 
 
 def _check_word(source: Source, keys: Keys, what: str, word: str, words: Collection[str] | None) -> None:

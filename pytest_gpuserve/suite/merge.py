@@ -7,11 +7,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ..model import PHASES, ActiveIf, Args, Config, Gate, ModelRef, Requires
+from ..model import PHASES, ActiveIf, Args, Config, Gate, ModelRef, Probe, Requires
 from ..written import METRICS, DeadEndSpec, dead_end, listed, requires
 from ..yaml_values import environment, pattern, seconds, share, variable
-from .spec import ConfigSpec, GateSpec, KnownDeadEnd, ServerSpec, SuiteSpec
+from .spec import ConfigSpec, GateSpec, KnownDeadEnd, ProbeSpec, ServerSpec, SuiteSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..yaml_source import Source
     from ..yaml_types import Keys
 
+DEMANDS = ("record", "sane", "same")
 _FLAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -34,6 +36,7 @@ class Defaults(Struct, frozen=True, kw_only=True):
     markers: tuple[str, ...]
     tolerance: float
     gate: Gate
+    probe: Probe | None
 
 
 def build_defaults(source: Source, spec: SuiteSpec) -> Defaults:
@@ -51,6 +54,7 @@ def build_defaults(source: Source, spec: SuiteSpec) -> Defaults:
         markers=tuple(spec.markers),
         tolerance=tolerance,
         gate=_gate(source, ("gate",), spec.gate, Gate(tolerance=tolerance)),
+        probe=_probe(source, ("probe",), spec.probe, None),
     )
 
 
@@ -71,7 +75,8 @@ def build_config(
     args = _checked_args(source, (*keys, "args"), spec.args)
     env = environment(source, (*keys, "env"), spec.env)
     merged_env = _merged(source, (*keys, "env"), {} if foreign else defaults.env, env)
-    xfail, known = _dead_end(source, keys, spec)
+    probe = _probe(source, (*keys, "probe"), spec.probe, defaults.probe)
+    xfail, known = _dead_end(source, keys, spec, probe)
     return Config(
         id=spec.id,
         place=source.place(*keys),
@@ -94,6 +99,7 @@ def build_config(
             if spec.active_if
             else None
         ),
+        probe=probe,
         dead_end=xfail,
         known=known,
         workloads=_workload_names(source, (*keys, "workloads"), spec.workloads, workloads),
@@ -207,7 +213,28 @@ def _gate(source: Source, keys: Keys, form: str | list[str] | GateSpec | None, i
     return Gate(metrics=names, tolerance=tolerance, explicit=True)
 
 
-def _dead_end(source: Source, keys: Keys, spec: ConfigSpec) -> tuple[DeadEnd | None, str | None]:
+def _probe(source: Source, keys: Keys, form: str | ProbeSpec | None, inherited: Probe | None) -> Probe | None:
+    """`sane` and `{demand: sane, prompt: ...}`; a word alone keeps the inherited prompt."""
+    if form is None:
+        return inherited
+    if form == "none":
+        return None
+    word = form.demand if isinstance(form, ProbeSpec) else form
+    if word not in DEMANDS:
+        raise source.error(keys, f"no probe demands {word!r}", near=(word, (*DEMANDS, "none")))
+    base = inherited or Probe()
+    if isinstance(form, ProbeSpec):
+        return Probe(
+            demand=word,  # type: ignore[arg-type]
+            prompt=form.prompt or base.prompt,
+            output_tokens=form.output_tokens,
+        )
+    return replace(base, demand=word)
+
+
+def _dead_end(
+    source: Source, keys: Keys, spec: ConfigSpec, probe: Probe | None
+) -> tuple[DeadEnd | None, str | None]:
     """The dead end written here, and the registry entry named by `known` or by `xfail: {known: ...}`."""
     if spec.xfail is None:
         return None, spec.known
@@ -228,6 +255,8 @@ def _dead_end(source: Source, keys: Keys, spec: ConfigSpec) -> tuple[DeadEnd | N
         raise source.error(
             at, "nothing would show that it is inert; give inert_log, or active_if in the config"
         )
+    if written.kind == "garbage" and probe is None:
+        raise source.error(at, "nothing would show that it answers nonsense; give the config a probe")
     return written, spec.known
 
 

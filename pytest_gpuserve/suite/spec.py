@@ -8,7 +8,7 @@ from msgspec import Meta, Struct, field
 
 from ..model import PHASES, ApiKind
 from ..written import METRICS, RequiresSpec
-from ..yaml_values import Duration, Environment, Pattern, Share  # noqa: TC001  (msgspec resolves them)
+from ..yaml_values import Duration, Environment, Pattern, Share
 
 ConfigId: TypeAlias = Annotated[
     str,
@@ -126,6 +126,26 @@ class ActiveIfSpec(Struct, forbid_unknown_fields=True, kw_only=True):
     log: Annotated[Pattern, Meta(description="Some line of the server's log must fit.")]
 
 
+class ProbeSpec(Struct, forbid_unknown_fields=True, kw_only=True):
+    """One greedy request before the first round, whose answer is looked at."""
+
+    demand: Annotated[
+        str,
+        Meta(
+            description="record: none; sane: text that does not run in circles; same: and the text of compare_to.",
+            extra_json_schema={"enum": ["record", "sane", "same"]},
+        ),
+    ] = "sane"
+    prompt: Annotated[str, Meta(min_length=1)] | None = None
+    output_tokens: Annotated[int, Meta(ge=1)] = 64
+
+
+ProbeForm: TypeAlias = Annotated[
+    Annotated[str, Meta(extra_json_schema={"enum": ["none", "record", "sane", "same"]})] | ProbeSpec,
+    Meta(description="What is demanded of the answer to a deterministic prompt; none asks for none."),
+]
+
+
 class KnownDeadEnd(Struct, forbid_unknown_fields=True, kw_only=True):
     """A documented failure that the registry of dead ends describes."""
 
@@ -174,6 +194,7 @@ class ConfigSpec(ServerSpec, forbid_unknown_fields=True, kw_only=True):
     ) = None
     gate: GateForm | None = None
     active_if: ActiveIfSpec | None = None
+    probe: ProbeForm | None = None
     xfail: XfailForm | None = None
     known: Annotated[str, Meta(description="Entry of the registry of dead ends; none opts out.")] | None = (
         None
@@ -195,4 +216,5 @@ class SuiteSpec(Struct, forbid_unknown_fields=True, kw_only=True):
         None
     )
     gate: GateForm | None = None
+    probe: ProbeForm | None = None
     configs: list[ConfigSpec] = field(default_factory=list)

@@ -193,3 +193,48 @@ def test_a_file_that_is_no_model(start: Start, tmp_path: Path) -> None:
 
 def test_the_text_is_the_same_with_two_threads(start: Start) -> None:
     assert greedy(start()) == greedy(start(args=ARGS | {"threads": 2}))
+
+
+SUITE = """\
+server:
+  engine: llamacpp
+  model: gpuserve-tiny
+  args: {threads: 1, parallel: 2, ctx-size: 1024, cache-ram: 0}
+workloads:
+  single: {concurrency: 1, requests: 2, input_tokens: 16, output_tokens: 64, rounds: 1}
+gate: none
+probe: same
+configs:
+  - id: plain
+  - id: draft
+    args: {spec-type: draft-simple, model-draft: gpuserve-tiny, spec-draft-n-max: 3}
+    compare_to: plain
+  - id: quantized-v-cache
+    args: {cache-type-v: q8_0, flash-attn: "off"}
+    xfail:
+      kind: start
+      reason: needs flash attention
+      phases: [kv_alloc]
+      match: {class: config_incompatible, message: quantized V cache}
+"""
+
+
+def test_a_suite_through_the_whole_path(pytester: pytest.Pytester) -> None:
+    """Its figures may be refused on a busy machine; the probe, the dead end and the records may not."""
+    folder = pytester.mkdir("suites")
+    (folder / "real.yaml").write_text(SUITE)
+    (pytester.path / "gpuserve.local.yaml").write_text("engines: {llamacpp: {options: {server: embedded}}}\n")
+    result = pytester.runpytest_subprocess("suites", "--gpuserve-run-dir=run", "--benchmark-disable", "-rx")
+    outcomes = result.parseoutcomes()
+    assert outcomes["xfailed"] == 1
+    assert outcomes.get("passed", 0) + outcomes.get("failed", 0) == 2
+    records = {
+        file.stem.partition("--")[2]: json.loads(file.read_text())
+        for file in (pytester.path / "run" / "records").iterdir()
+    }
+    assert {records[f"{name}-single"]["verdict"] for name in ("plain", "draft")} <= {"measured", "invalid"}
+    plain, draft = (records[f"{name}-single"]["launches"][0]["probe"] for name in ("plain", "draft"))
+    assert plain["text"] and plain["text"] == draft["text"]
+    assert (draft["same_as"], draft["same_share"]) == ("plain", 1.0)
+    assert records["quantized-v-cache-single"]["verdict"] == "dead-end"
+    assert records["plain-single"]["engine"]["name"] == "llamacpp"

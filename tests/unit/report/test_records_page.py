@@ -18,6 +18,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     model.Host,
     model.EngineBuild,
     record.Launch,
+    record.ProbeAnswer,
     record.PhaseTime,
     record.Round,
     record.Requests,
