@@ -31,7 +31,7 @@ from ..record import Comparison, Verdict
 from . import tell
 from .against import Partner, Question, hold_baseline, hold_partner
 from .judgement import PRECEDENCE, Docket, Judgement, to_error
-from .quantity import QUANTITIES, shown, typical
+from .quantity import QUANTITIES, shown, typical, values
 from .rounds import figures
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def judge(
     asked = _asked(case, slower)
     found = figures(launches, asked)
     docket = Docket(case=case, launches=len(launches), run=run)
-    _check(case, asked, found, speculative, docket)
+    _check(case, launches, asked, found, speculative, docket)
     if docket.findings:
         return docket.close()
     if len(launches) < case.launches.min:
@@ -118,7 +118,12 @@ def _asked(case: Case, slower: DeadEnd | None) -> tuple[str, ...]:
 
 
 def _check(
-    case: Case, asked: tuple[str, ...], found: Figures, speculative: bool | None, docket: Docket
+    case: Case,
+    launches: Sequence[Launch],
+    asked: tuple[str, ...],
+    found: Figures,
+    speculative: bool | None,
+    docket: Docket,
 ) -> None:
     """Whether the figures may be used at all."""
     for problem in found.problems:
@@ -132,7 +137,8 @@ def _check(
             docket.find(
                 Verdict.INVALID, "no round yields accept_length, although the config decodes speculatively"
             )
-    lengths = [value for rounds in found.metrics.get("accept_length", ()) for value in rounds]
+    # Whether it is gated or not: a draft that is never accepted only costs.
+    lengths = [value for rounds in values(launches, "accept_length") for value in rounds if value is not None]
     if lengths and all(value == 1 for value in lengths):
         docket.warnings.append("accept length is exactly 1.00: no draft token was ever accepted")
 

@@ -30,6 +30,8 @@ class AttachedServer:
 
         self.target = target
         self.log = log.absolute()
+        self.gpus: tuple[int, ...] = ()
+        """Which ones it has is not known, and they may be another machine's."""
         self._engine = engine
         self._config = config
         self._redactor = environment.redactor(engine, config, os.environ)
@@ -54,6 +56,10 @@ class AttachedServer:
     def failed(self) -> bool:
         """False: that it has died shows in its answers alone."""
         return False
+
+    def owns(self, pid: int) -> bool | None:
+        """None: its processes are not known."""
+        return None
 
     def crash(self) -> CaseError:
         return Crashed(f"{self._config.id}: the server at {self.target.url} is gone")

@@ -103,9 +103,14 @@ def used_mib(index: int) -> float | None:
     return float(memory.used) / MIB
 
 
-def users(index: int) -> list[int]:
+def library() -> Any:
+    """NVML, initialised, or None without a driver."""
+    return _nvml()
+
+
+def users(index: int, nvml: Any = None) -> list[int]:
     """Processes that compute on a GPU. Inside a container the driver often shows none."""
-    nvml = _nvml()
+    nvml = nvml or _nvml()
     if nvml is None:
         return []
     try:

@@ -144,6 +144,21 @@ class Supervised:
             found += [engine, *processes.descendants([engine.pid], now)]
         return sorted({p.pid for p in found if not p.gone} - ours)
 
+    def owns(self, pid: int) -> bool | None:
+        """Whether a process is one of the launch; None when there is no process of that number.
+
+        It reads the process and those above it only, so that it may be asked while a round is measured.
+        """
+        ours = set((self.started or {}).values())
+        process = processes.read(pid)
+        if process is None:
+            return None
+        while process is not None and process.pid > 1:
+            if process.pid in ours:
+                return True
+            process = processes.read(process.ppid)
+        return False
+
     def finish(self, grace: float, memory_patience: float) -> dict[str, Any]:
         """End the launch and return the report: `survivors`, `port`, `memory` (empty when nothing is left),
         `removed`.

@@ -10,6 +10,7 @@ import msgspec
 from ..errors import CaseError, Crashed
 from ..load import client, metrics, traffic
 from ..load.validity import SATURATED
+from .gpu_watch import GpuWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,10 @@ class Running(Protocol):
 
     target: Target
     log: Path
+    gpus: tuple[int, ...]
+    """Those that it has leased, as NVML counts; none on the simulated host or without GPUs."""
 
+    def owns(self, pid: int) -> bool | None: ...
     def failed(self) -> bool: ...
     def crash(self) -> CaseError: ...
     def stall(self) -> CaseError: ...
@@ -109,7 +113,8 @@ class Measurement:
             self._ask(lambda: engine.flush(target), "flush its cache")
         before = self._ask(lambda: engine.counters(target), "tell its counters")
         start = log_size(self._server.log)
-        samples = self._run(api, workload, index)
+        with GpuWatch(self._server.gpus, self._server.owns) as watch:
+            samples = self._run(api, workload, index)
         after = self._ask(lambda: engine.counters(target), "tell its counters")
         result = metrics.summarise(
             samples,
@@ -117,12 +122,17 @@ class Measurement:
             time_scale=self._site.time_scale,
             accept_length=accept_length(before, after) if engine.speculative(self._config) else None,
         )
-        invalid, warnings = engine.round_warnings(self._server.log, start, log_size(self._server.log))
+        against = (
+            engine.round_warnings(self._server.log, start, log_size(self._server.log)),
+            watch.findings(),
+        )
         if self._site.time_scale != 1:
             result = excused(result)
-        return msgspec.structs.replace(
-            result, invalid=[*result.invalid, *invalid], warnings=[*result.warnings, *warnings]
-        )
+        for invalid, warnings in against:
+            result = msgspec.structs.replace(
+                result, invalid=[*result.invalid, *invalid], warnings=[*result.warnings, *warnings]
+            )
+        return result
 
     def _ask(self, call: Callable[[], T], what: str) -> T:
         """A control call between rounds. Raises Crashed, with the root error when the server has ended."""

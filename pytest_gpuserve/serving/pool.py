@@ -184,7 +184,9 @@ class Pool:
             self._end(run, server, todo, rounds_before)
 
     @staticmethod
-    def _probe(run: ConfigRun, server: Startable, api: Api, config: Config, partner: ConfigRun | None) -> None:
+    def _probe(
+        run: ConfigRun, server: Startable, api: Api, config: Config, partner: ConfigRun | None
+    ) -> None:
         """Look at an answer before anything is measured. Raises Garbage."""
         assert config.probe is not None
         run.probe = probe.ask(server, api, config.probe)
@@ -204,9 +206,7 @@ class Pool:
         for workload in todo:
             ended = run.errors.get(workload.name)
             if ended is not None and len(run.launches.get(workload.name, ())) == before[workload.name]:
-                facts = msgspec.structs.replace(
-                    server.launch_facts(), failure=ended.failure, probe=run.probe
-                )
+                facts = msgspec.structs.replace(server.launch_facts(), failure=ended.failure, probe=run.probe)
                 run.launches.setdefault(workload.name, []).append(facts)
 
 

@@ -235,6 +235,10 @@ class Server:
         supervised.hear()
         return supervised.over or supervised.disk_full is not None
 
+    def owns(self, pid: int) -> bool | None:
+        """Whether a process is one of this server's; None when there is no process of that number."""
+        return self._supervised.owns(pid) if self._supervised is not None else None
+
     def check(self) -> None:
         """Raise Crashed when it has ended."""
         if self.failed():

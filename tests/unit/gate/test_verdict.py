@@ -346,6 +346,17 @@ def test_an_accept_length_of_exactly_one_warns(judged: Judge, make_baseline: Cal
     assert any("exactly 1.00" in warning for warning in judgement.warnings)
 
 
+def test_an_accept_length_of_exactly_one_warns_where_it_is_not_gated(
+    judged: Judge, make_case: Callable[..., Case]
+) -> None:
+    case = make_case(gate=Gate(metrics=("output_throughput",), explicit=True))
+    said = {
+        length: judged([with_metrics(flat(89.5)[0], accept_length=length)], case=case).warnings
+        for length in (1.0, 1.01, 2.4)
+    }
+    assert [bool(warnings) for warnings in said.values()] == [True, False, False], said
+
+
 @pytest.mark.parametrize("also", [{}, {"updating": True}, {"baseline": None}])
 def test_an_invalid_round_goes_before_everything(judged: Judge, also: dict[str, Any]) -> None:
     launch = flat(40.0)[0]
