@@ -93,7 +93,7 @@ class Server:
         self._watch: LogWatch | None = None
         self._supervised: Supervised | None = None
         self._redactor = environment.redactor(engine, config, {**os.environ, **site.env})
-        self._teller = Teller(self._what, engine.name, log, self._redactor)
+        self._teller = Teller(self._what, engine.name, self.log, self._redactor)
         self._command: tuple[str, ...] = ()
         self._environment: dict[str, str] = {}
         self._started = ""
@@ -194,7 +194,8 @@ class Server:
             self._fail_if_hopeless(supervised, watch)
             if watch.said_ready:
                 said_ready = said_ready or time.monotonic()
-                if self._serves(time.monotonic() - said_ready):
+                # Without a ready line nobody has promised anything yet.
+                if self._serves(time.monotonic() - said_ready if self._engine.ready else 0.0):
                     break
         self._ready_s = time.monotonic() - self._began
         watch.enter("serving")

@@ -225,6 +225,17 @@ def test_a_ready_line_without_a_listener_is_not_ready(
     assert "says that it is ready, but nothing listens on port" in str(error)
 
 
+def test_an_engine_without_a_ready_line_may_take_its_time(
+    make: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stand_in_engine.StandIn, "ready", "")
+    monkeypatch.setattr(server_module, "READY_PATIENCE_S", 0.1)
+    server = make(args={"after": 0.6, **ALONE})
+    server.start()
+    server.wait_ready()
+    assert server.launch_facts().ready_s > 0.6  # type: ignore[operator]
+
+
 def test_a_descendants_socket_is_ours(foreign: int) -> None:
     target = Target(host="127.0.0.1", port=foreign)
     assert readiness.ask(target, "/health", [os.getpid()]).state == "ready"
