@@ -103,7 +103,7 @@ def check_suites(
     how: How = "ask",
 ) -> Report:
     """Check every suite file named, and those in the folders named. InputError when there are none."""
-    suites, broken = _load_all(paths, load)
+    suites, broken = load_all(paths, load)
     checked = tuple(
         check_config(suite, config, around, how=how) for suite in suites for config in suite.configs
     )
@@ -116,7 +116,8 @@ def _runs(config: Config, checked: Iterable[Checked]) -> bool:
     return any(one.place == str(config.place) and not one.skipped for one in checked)
 
 
-def _load_all(paths: Sequence[Path], load: Callable[[Path], Suite]) -> tuple[list[Suite], list[Finding]]:
+def load_all(paths: Sequence[Path], load: Callable[[Path], Suite]) -> tuple[list[Suite], list[Finding]]:
+    """Every suite, and what is wrong with those that cannot be used. InputError when there are no files."""
     suites: dict[str, Suite] = {}
     broken: list[Finding] = []
     for path in suite_files(paths):

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
+from ..model import Config
+
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
     from pathlib import Path
 
     from ..load.api import Api, Target
-    from ..model import Config, EngineBuild, Phase, PhaseRule, Workload
+    from ..model import EngineBuild, Phase, PhaseRule, Workload
 
 
 class Site(Struct, frozen=True, kw_only=True):
@@ -108,3 +110,23 @@ class Attaches(Protocol):
 
     def target(self, config: Config, site: Site) -> Target:
         """Where the config's server runs. Raises InputError when nobody has said so."""
+
+
+class Rehearsal(Struct, frozen=True, kw_only=True):
+    """A config made cheap to start, so that `gpuserve check --start` can see how its start ends."""
+
+    config: Config
+    """With its own settings as they are: they are what a dead end is about."""
+    changes: tuple[str, ...]
+    """What was changed, and what had to stay and why, a sentence each."""
+
+
+@runtime_checkable
+class Rehearses(Protocol):
+    """An engine may have this besides: its servers can be started without the cost of their weights."""
+
+    def rehearsal(self, config: Config, site: Site, version: str, *, whole: bool) -> Rehearsal:
+        """The config as it starts without reading weights, and with few layers where that is possible.
+
+        `version` is the installed engine's. `whole` keeps every layer: what is asked is about memory.
+        """

@@ -43,15 +43,16 @@ def _word(value: Any) -> str:
 
 def refuse(config: Config, reserved: Mapping[str, str]) -> None:
     """Raise SuiteError when the config sets a flag that is ours; `reserved` says what to do instead."""
-    for key in _names(config.args, config.extra_args):
+    for key in given(config):
         if key in reserved:
             raise SuiteError(
                 f"config {config.id!r}: the flag `{key}` is set by gpuserve; {reserved[key]}", config.place
             )
 
 
-def _names(args: Iterable[str], extra: Iterable[str]) -> Iterable[str]:
-    yield from args
-    for word in extra:
+def given(config: Config) -> Iterable[str]:
+    """Every flag that a config sets, without its dashes."""
+    yield from config.args
+    for word in config.extra_args:
         if word.startswith("--"):
             yield word[2:].partition("=")[0]

@@ -66,6 +66,11 @@ def vocabulary(folder: Path) -> int | None:
     return min([size, *special])
 
 
+def settings(folder: Path) -> dict[str, Any] | None:
+    """What the folder's config.json says; None when it cannot be read."""
+    return _json(folder / "config.json") or None
+
+
 def _is(part: Any) -> bool:
     return isinstance(part, dict)
 

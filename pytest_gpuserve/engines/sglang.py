@@ -10,11 +10,11 @@ from ..failures.phases import phase_rules
 from ..load.api import Api, Target
 from ..model import ApiKind, Config, EngineBuild, Phase, PhaseRule, Workload
 from . import exposition
-from .base import Command, Counters, Site
+from .base import Command, Counters, Rehearsal, Site
 from .control import ask
 from .flags import refuse, render
 from .installed import installed, interpreter, missing
-from .model_folder import local_folder, locate, vocabulary
+from .model_folder import local_folder, locate, settings, vocabulary
 from .round_log import RoundRule, read_round
 
 if TYPE_CHECKING:
@@ -206,3 +206,19 @@ class SGLang:
 
     def round_warnings(self, log: Path, start: int, end: int) -> tuple[list[str], list[str]]:
         return read_round(log, start, end, ROUND_RULES)
+
+    def rehearsal(self, config: Config, site: Site, version: str, *, whole: bool) -> Rehearsal:
+        """Random weights, and few layers unless a draft model or a question about memory needs them all."""
+        from .sglang_rehearsal import cheap
+
+        reasons = {
+            "what is documented is about memory": whole,
+            "a draft model reads from certain ones": self.speculative(config),
+        }
+        why = next((reason for reason, holds in reasons.items() if holds), "")
+        return cheap(config, self.settings(config, site), version, all_layers=why)
+
+    def settings(self, config: Config, site: Site) -> dict[str, Any] | None:
+        """The model's config.json, or None where it is not on this host."""
+        folder = local_folder(config.model, site)
+        return settings(folder) if folder else None

@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         log.raw(str(refusal))
         leave(log, (), 2)
     env = {name: os.environ[name] for name in options.env if name in os.environ}
-    route = known.route(profile, version, fields, env)
+    # What a cheap start changes is never measured: a suite's case with it is skipped before it gets here.
+    route = known.route(profile, version, fields, env, starting=True)
     if isinstance(route, known.Unknown):
         sys.exit(f"simulated: {route.reason}")
     serve(options, profile, version, route, fields, change, log)

@@ -24,11 +24,17 @@ class Unknown(Struct, frozen=True):
 
 
 def route(
-    profile: Profile, version: Version, fields: Mapping[str, Any], env: Mapping[str, str]
+    profile: Profile,
+    version: Version,
+    fields: Mapping[str, Any],
+    env: Mapping[str, str],
+    *,
+    starting: bool = False,
 ) -> Route | Unknown:
     """The route of a server with these `ServerArgs` fields and these variables of its own.
 
-    Settings combine in ways that nobody has reported, so they must be exactly those of a known route.
+    Settings combine in ways that nobody has reported, so they must be exactly those of a known route. `starting`:
+    only how the start ends is asked, which random weights and fewer layers do not change.
     """
     base = profile.base
     if fields["model_path"] != base.model_path:
@@ -37,7 +43,7 @@ def route(
         if fields.get(name) != value:
             return Unknown(f"the profile knows {_flag(name)} {value}, and nothing of {fields.get(name)}")
     usual = defaults(version.flags)
-    skipped = {"model_path", *base.args, *base.neutral_args}
+    skipped = {"model_path", *base.args, *base.neutral_args, *(base.start_args if starting else ())}
     args = {n: v for n, v in fields.items() if n not in skipped and v != usual.get(n)}
     variables = {n: v for n, v in env.items() if n not in base.neutral_env}
     for one in version.routes:

@@ -103,6 +103,8 @@ class Base(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """By field name; a configuration that says otherwise is one of which nothing is known."""
     neutral_args: frozenset[str]
     neutral_env: frozenset[str]
+    start_args: frozenset[str] = frozenset()
+    """Fields that do not matter to how a start ends, though they do to how fast it serves."""
 
 
 class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,6 +114,8 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     vocabulary: int
     model_type: str
     architecture: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of the model's config.json, what says how its layers can be cut."""
     story: str = ""
 
     @property

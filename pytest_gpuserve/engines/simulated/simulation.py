@@ -162,3 +162,7 @@ class Simulated(SGLang):
     def model(self, config: Config, site: Site) -> str:
         """No files are needed."""
         return config.model.id
+
+    def settings(self, config: Config, site: Site) -> dict[str, Any] | None:
+        """What of the model's config.json the profile tells."""
+        return load_profile(site.options["profile"]).settings
