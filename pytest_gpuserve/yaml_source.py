@@ -160,7 +160,8 @@ def path_text(keys: Keys) -> str:
         if isinstance(key, int):
             text += f"[{key}]"
         else:
-            text += f".{key}" if text else key
+            shown_key = key if key.isprintable() else repr(key)
+            text += f".{shown_key}" if text else shown_key
     return text
 
 
@@ -280,6 +281,8 @@ class _Builder:
         return anchor.data, anchor.children
 
     def scalar(self, event: Any) -> str | int | float | bool | None:
+        if "\0" in event.value:
+            self.fail(event, "a NUL character (\\0), which no flag, variable or path can hold")
         if not event.implicit[0]:
             return str(event.value)
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -50,16 +51,17 @@ Environment: TypeAlias = Annotated[
 """Variable -> text."""
 
 
-def seconds(source: Source, keys: Keys, written: str | float) -> float:
-    """A duration in seconds."""
+def seconds(source: Source, keys: Keys, written: str | float, *, zero: bool = True) -> float:
+    """A duration in seconds; `zero` says whether none at all is one."""
     if isinstance(written, str):
         if not _DURATION.fullmatch(written):
             raise source.error(keys, f"{written!r} is no duration; write seconds, or 90s, 30m, 1h30m")
         value = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(written))
     else:
         value = float(written)
-    if not math.isfinite(value) or value < 0:
-        raise source.error(keys, f"a duration cannot be {written}")
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+        told = written if isinstance(written, str) else f"{written:g}"
+        raise source.error(keys, f"a duration cannot be {told}{'' if value else ' here'}")
     return value
 
 
@@ -80,10 +82,17 @@ def share(source: Source, keys: Keys, written: str | float) -> float:
 
 
 def pattern(source: Source, keys: Keys, written: str) -> str:
-    """A regular expression that compiles."""
+    """A regular expression that compiles, and whose meaning the next Python will not change."""
     try:
-        re.compile(written)
-    except re.error as wrong:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(written)
+    except FutureWarning as wrong:
+        hint = f"{str(wrong)[0].lower()}{str(wrong)[1:]}; escape its characters with \\"
+        raise source.error(keys, f"an ambiguous regular expression: {hint}") from None
+    except RecursionError:
+        raise source.error(keys, "a regular expression nested too deeply") from None
+    except (re.error, OverflowError) as wrong:
         raise source.error(keys, f"not a regular expression: {wrong}") from None
     return written
 

@@ -13,13 +13,28 @@ from .spec import LaunchesSpec, SuiteSpec
 from .workloads import build_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from ..yaml_types import Keys
 
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 """Names of suites and configs: they stand in test ids and in file names, where `--` separates."""
+MOST_CHARACTERS = 80
+"""Of a name: a suite's and a config's together must leave room in a file name."""
+
+NOT_LABELS: Mapping[str, str] = {
+    "benchmark": "every case has it",
+    "dead_end": "write `xfail:` or `known:` in the config",
+    "filterwarnings": "it is set in pytest's own configuration",
+    "parametrize": "list `configs` and `workloads`",
+    "skip": "say what is missing under `requires`",
+    "skipif": "say what is missing under `requires`",
+    "usefixtures": "a case has no fixtures but its own",
+    "xdist_group": "configs joined by `compare_to` share a worker",
+    "xfail": "write `xfail:` in the config",
+}
+"""Registered markers with which pytest and its plugins do something, and what to do instead."""
 
 
 def load_suite(
@@ -41,10 +56,7 @@ def load_suite(
         raise source.error((), "is empty")
     spec = source.convert((), SuiteSpec)
     name = spec.suite or path.stem
-    if not _NAME.fullmatch(name):
-        raise source.error(
-            ("suite",), f"the name {name!r} may hold letters and digits, joined by one of . _ -"
-        )
+    _check_name(source, ("suite",), "name", name)
     if not spec.workloads:
         raise source.error(("workloads",), "no workloads; a suite needs at least one")
     if not spec.configs:
@@ -88,14 +100,20 @@ def _check_ids(source: Source, configs: Sequence[Config]) -> None:
     seen: dict[str, int] = {}
     for i, config in enumerate(configs):
         at = ("configs", i, "id")
-        if not _NAME.fullmatch(config.id):
-            raise source.error(
-                at, f"the id {config.id!r} may hold letters and digits, joined by one of . _ -"
-            )
+        _check_name(source, at, "id", config.id)
         if config.id in seen:
             first = source.place("configs", seen[config.id], "id").line
             raise source.error(at, f"the id {config.id!r} is taken (line {first})")
         seen[config.id] = i
+
+
+def _check_name(source: Source, keys: Keys, what: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise source.error(
+            keys, f"the {what} {name!r} may hold ASCII letters and digits, joined by one of . _ -"
+        )
+    if len(name) > MOST_CHARACTERS:
+        raise source.error(keys, f"the {what} has {len(name)} characters; at most {MOST_CHARACTERS}")
 
 
 def _check_partners(source: Source, suite: Suite) -> None:
@@ -144,6 +162,10 @@ def _check_markers(
         at = (*keys, "markers", i)
         if not marker.isidentifier():
             raise source.error(at, f"{marker!r} is no name for a marker")
+        if marker in NOT_LABELS:
+            raise source.error(
+                at, f"the marker {marker!r} is no label, pytest acts on it; {NOT_LABELS[marker]}"
+            )
         if markers is not None and marker not in markers:
             raise source.error(
                 at,

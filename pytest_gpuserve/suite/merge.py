@@ -165,7 +165,7 @@ def _timeouts(source: Source, keys: Keys, spec: ServerSpec) -> dict[str, float]:
     for phase, written in spec.timeouts.items():
         if phase not in PHASES:
             raise source.error((*keys, phase), "no such phase", near=(phase, PHASES))
-        limits[phase] = seconds(source, (*keys, phase), written)
+        limits[phase] = seconds(source, (*keys, phase), written, zero=phase == "shutdown")
     return limits
 
 

@@ -23,6 +23,10 @@ Args: TypeAlias = Annotated[
     ),
 ]
 Texts: TypeAlias = list[str]
+MOST_REQUESTS = 1_000_000
+"""Of a round, per second, or in flight: a slip of the keyboard must not keep a host for years."""
+MOST_TOKENS = 10_000_000
+"""Of a prompt or an answer; contexts end far below."""
 MetricName: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(METRICS)})]
 
 
@@ -70,15 +74,22 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, kw_only=True):
     ) = None
     request_rate: (
         Annotated[
-            float, Meta(gt=0, description="Requests per second, sent whether or not earlier ones ended.")
+            float,
+            Meta(
+                gt=0,
+                le=MOST_REQUESTS,
+                description="Requests per second, sent whether or not earlier ones ended.",
+            ),
         ]
         | None
     ) = None
     arrival: Literal["constant", "poisson"] = "poisson"
-    requests: Annotated[int, Meta(ge=1, description="In a round; or duration.")] | None = None
+    requests: Annotated[int, Meta(ge=1, le=MOST_REQUESTS, description="In a round; or duration.")] | None = (
+        None
+    )
     duration: Annotated[Duration, Meta(description="Of sending in a round; or requests.")] | None = None
-    input_tokens: Annotated[int, Meta(ge=1)] | LengthsSpec | None = None
-    output_tokens: Annotated[int, Meta(ge=1)] | LengthsSpec | None = None
+    input_tokens: Annotated[int, Meta(ge=1, le=MOST_TOKENS)] | LengthsSpec | None = None
+    output_tokens: Annotated[int, Meta(ge=1, le=MOST_TOKENS)] | LengthsSpec | None = None
     dataset: (
         Annotated[str, Meta(description="JSONL file in the shape of ShareGPT, relative to the suite.")] | None
     ) = None
@@ -87,11 +98,11 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, kw_only=True):
     warmup: Annotated[
         int | str, Meta(description="Before the first round of a launch: requests, or a time such as 30s.")
     ] = 1
-    rounds: Annotated[int, Meta(ge=1, description="Measured passes in a launch.")] = 3
+    rounds: Annotated[int, Meta(ge=1, le=1000, description="Measured passes in a launch.")] = 3
     api: ApiKind | None = None
     ignore_eos: bool = True
-    temperature: Annotated[float, Meta(ge=0)] = 0.0
-    seed: int = 0
+    temperature: Annotated[float, Meta(ge=0, le=100)] = 0.0
+    seed: Annotated[int, Meta(ge=0, le=2**53)] = 0
     slo: SloSpec | None = None
     stall: Annotated[Duration, Meta(description="Without any token for so long, the server has stalled.")] = (
         60.0
@@ -102,9 +113,9 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, kw_only=True):
 class LaunchesSpec(Struct, forbid_unknown_fields=True, kw_only=True):
     """How often a server is started."""
 
-    min: Annotated[int, Meta(ge=1, description="In a run, at least.")] = 1
-    max: Annotated[int, Meta(ge=1, description="In a run, at most.")] = 5
-    baseline: Annotated[int, Meta(ge=1, description="For a new baseline.")] = 8
+    min: Annotated[int, Meta(ge=1, le=1000, description="In a run, at least.")] = 1
+    max: Annotated[int, Meta(ge=1, le=1000, description="In a run, at most.")] = 5
+    baseline: Annotated[int, Meta(ge=1, le=1000, description="For a new baseline.")] = 8
 
 
 class GateSpec(Struct, forbid_unknown_fields=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..model import Lengths, Slo, Workload
 from ..yaml_values import seconds, share
+from .spec import MOST_REQUESTS, MOST_TOKENS
 
 if TYPE_CHECKING:
     from ..yaml_source import Source
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from .spec import LengthsSpec, LognormalParameters, WorkloadSpec
 
 _NAME = re.compile(r"[a-z0-9_]+")
+MOST_CHARACTERS = 80
+"""Of a name: it stands in file names, behind those of suite and config."""
 
 
 def build_workloads(source: Source, specs: dict[str, WorkloadSpec]) -> dict[str, tuple[Workload, ...]]:
@@ -25,6 +28,8 @@ def build_workloads(source: Source, specs: dict[str, WorkloadSpec]) -> dict[str,
         keys = ("workloads", name)
         if not _NAME.fullmatch(name):
             raise source.error(keys, f"the name {name!r} may hold only a-z, 0-9 and _")
+        if len(name) > MOST_CHARACTERS:
+            raise source.error(keys, f"the name has {len(name)} characters; at most {MOST_CHARACTERS}")
         built[name] = tuple(_expand(source, keys, name, spec))
         for workload in built[name]:
             if (other := taken.setdefault(workload.name, name)) != name:
@@ -50,6 +55,8 @@ def _workload(source: Source, keys: Keys, name: str, spec: WorkloadSpec, concurr
         raise source.error((*keys, "dataset"), f"no file {spec.dataset!r} beside the suite")
     if isinstance(spec.warmup, int) and spec.warmup < 0:
         raise source.error((*keys, "warmup"), "cannot be negative")
+    if isinstance(spec.warmup, int) and spec.warmup > MOST_REQUESTS:
+        raise source.error((*keys, "warmup"), f"expected a whole number <= {MOST_REQUESTS}")
     by_time = isinstance(spec.warmup, str)
     return Workload(
         name=name,
@@ -57,7 +64,11 @@ def _workload(source: Source, keys: Keys, name: str, spec: WorkloadSpec, concurr
         request_rate=spec.request_rate,
         arrival=spec.arrival,
         requests=spec.requests,
-        duration=seconds(source, (*keys, "duration"), spec.duration) if spec.duration is not None else None,
+        duration=(
+            seconds(source, (*keys, "duration"), spec.duration, zero=False)
+            if spec.duration is not None
+            else None
+        ),
         input_tokens=_lengths(source, keys, "input_tokens", spec),
         output_tokens=_lengths(source, keys, "output_tokens", spec),
         dataset=spec.dataset,
@@ -71,15 +82,16 @@ def _workload(source: Source, keys: Keys, name: str, spec: WorkloadSpec, concurr
         temperature=spec.temperature,
         seed=spec.seed,
         slo=_slo(source, keys, spec),
-        stall=seconds(source, (*keys, "stall"), spec.stall),
+        stall=seconds(source, (*keys, "stall"), spec.stall, zero=False),
         prompt_tolerance=share(source, (*keys, "prompt_tolerance"), spec.prompt_tolerance),
     )
 
 
 def _check_drive(source: Source, keys: Keys, spec: WorkloadSpec, concurrency: int | None) -> None:
     """Exactly one thing says how many requests there are, and at most one how they are sent."""
-    if concurrency is not None and concurrency < 1:
-        raise source.error((*keys, "concurrency"), f"expected a whole number >= 1, got {concurrency}")
+    if concurrency is not None and not 1 <= concurrency <= MOST_REQUESTS:
+        limit = ">= 1" if concurrency < 1 else f"<= {MOST_REQUESTS}"
+        raise source.error((*keys, "concurrency"), f"expected a whole number {limit}, got {concurrency}")
     if concurrency is not None and spec.request_rate is not None:
         raise source.error((*keys, "request_rate"), "excludes concurrency; give one of the two")
     if (spec.requests is None) == (spec.duration is None):
@@ -107,9 +119,10 @@ def _lengths(source: Source, keys: Keys, name: str, spec: WorkloadSpec) -> Lengt
         )
     if written.uniform is not None:
         low, high = written.uniform
-        if not 1 <= low <= high:
+        if not 1 <= low <= high <= MOST_TOKENS:
             raise source.error(
-                (*at, "uniform"), f"expected [low, high] with 1 <= low <= high, got {written.uniform}"
+                (*at, "uniform"),
+                f"expected [low, high] with 1 <= low <= high <= {MOST_TOKENS}, got {written.uniform}",
             )
         return Lengths(kind="uniform", mean=(low + high) / 2, low=low, high=high)
     assert written.lognormal is not None
@@ -117,8 +130,8 @@ def _lengths(source: Source, keys: Keys, name: str, spec: WorkloadSpec) -> Lengt
 
 
 def _lognormal(source: Source, keys: Keys, written: LognormalParameters) -> Lengths:
-    if not 1 <= written.low <= written.mean <= written.high:
-        raise source.error(keys, "expected 1 <= low <= mean <= high")
+    if not 1 <= written.low <= written.mean <= written.high <= MOST_TOKENS:
+        raise source.error(keys, f"expected 1 <= low <= mean <= high <= {MOST_TOKENS}")
     if not 0 < written.sigma < 10:
         raise source.error((*keys, "sigma"), f"expected a number between 0 and 10, got {written.sigma}")
     return Lengths(

@@ -172,9 +172,13 @@ def config(text: str) -> str:
          "s.yaml:3: workloads.decode.requests: expected a whole number, got text"),
         (config("id: no-spec"), "s.yaml:6: configs[1].id: the id 'no-spec' is taken (line 5)"),
         (config("args: {}"), "s.yaml:6: configs[1]: the key 'id' is missing"),
-        (config("id: a b"), "may hold letters and digits, joined by one of . _ -"),
-        (config("id: a--b"), "may hold letters and digits, joined by one of . _ -"),
-        (config("id: 'a[1]'"), "may hold letters and digits, joined by one of . _ -"),
+        (config("id: a b"), "may hold ASCII letters and digits, joined by one of . _ -"),
+        (config("id: a--b"), "may hold ASCII letters and digits, joined by one of . _ -"),
+        (config("id: 'a[1]'"), "may hold ASCII letters and digits, joined by one of . _ -"),
+        (config("id: Zürich"), "may hold ASCII letters and digits"),
+        (config('id: "b\\n"'), "the id 'b\\n' may hold ASCII letters and digits"),
+        (config(f"id: {'b' * 81}"), "s.yaml:6: configs[1].id: the id has 81 characters; at most 80"),
+        (SMALL + f"suite: {'b' * 200}\n", "s.yaml:6: suite: the name has 200 characters; at most 80"),
         (SMALL + "suite: a/b\n", "s.yaml:6: suite: the name 'a/b'"),
         (SMALL.replace("engine: sglang, ", ""), "s.yaml:5: configs[0]: no engine"),
         (SMALL.replace(", model: some/model", ""), "s.yaml:5: configs[0]: no model"),
@@ -205,6 +209,9 @@ def config(text: str) -> str:
          "did you mean 'blackwell'?"),
         (more("markers: [hoper]"), "s.yaml:6: configs[0].markers[0]: the marker 'hoper'"),
         (more("markers: ['a b']"), "'a b' is no name for a marker"),
+        (SMALL + "markers: [xfail]\n",
+         "s.yaml:6: markers[0]: the marker 'xfail' is no label, pytest acts on it; write `xfail:` in the config"),
+        (more("markers: [blackwell, usefixtures]"), "configs[0].markers[1]: the marker 'usefixtures' is no label"),
         (more("active_if: {log: '['}"), "s.yaml:6: configs[0].active_if.log: not a regular expression"),
         (more("requires: {engine: 'vllm>=0.9'}"), "is about vllm, and no-spec starts sglang"),
         (SMALL + "requires: {engine: 'vllm>=0.9'}", "s.yaml:6: requires.engine: is about vllm"),
@@ -215,12 +222,16 @@ def config(text: str) -> str:
         (more("timeouts: {wait_load: 3}"), "configs[0].timeouts.wait_load: no such phase"),
         (more("timeouts: {weights_lod: 3}"), "did you mean 'weights_load'?"),
         (more("timeouts: {warmup: soon}"), "'soon' is no duration"),
+        (more("timeouts: {warmup: 0}"), "configs[0].timeouts.warmup: a duration cannot be 0 here"),
+        (more('extra_args: ["a\\0b"]'), "s.yaml:6: a NUL character"),
+        (more('"a\\nb": 1'), "s.yaml:6: configs[0].'a\\nb': unknown key"),
         (more("workloads: [decod]"), "configs[0].workloads[0]: no workload 'decod'; did you mean 'decode'?"),
         (more("workloads: []"), "an empty list"),
         (more("workloads: [decode, decode]"), "the workload 'decode' twice"),
         (SMALL + "tolerance: 5\n", "s.yaml:6: tolerance: a share lies between 0 and 1"),
         (SMALL + "launches: {min: 3, max: 2}\n", "s.yaml:6: launches.max: is less than min (3)"),
         (SMALL + "launches: {baseline: 0}\n", "launches.baseline: expected a whole number >= 1"),
+        (SMALL + "launches: {max: 2000}\n", "launches.max: expected a whole number <= 1000"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place(load: Load, text: str, message: str) -> None:
@@ -229,7 +240,7 @@ def test_what_is_wrong_is_said_with_its_place(load: Load, text: str, message: st
             text,
             known=["some-entry", "other"],
             engines=["sglang", "vllm"],
-            markers=["blackwell", "hopper"],
+            markers=["blackwell", "hopper", "xfail", "usefixtures"],
             failure_classes=["hw_unsupported"],
         )
     assert message in str(caught.value)
@@ -278,6 +289,10 @@ configs:
         load(text)
     assert message in str(caught.value)
     assert str(caught.value).startswith("s.yaml:4: " if "server." in message else "s.yaml:")
+
+
+def test_a_shutdown_may_take_no_time(load: Load) -> None:
+    assert load(more("timeouts: {shutdown: 0}")).configs[0].timeouts == {"shutdown": 0.0}
 
 
 def test_nothing_is_checked_against_lists_that_are_not_given(load: Load) -> None:

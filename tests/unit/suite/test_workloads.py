@@ -118,6 +118,17 @@ def test_a_dataset_brings_its_own_lengths(load: Load, tmp_path: Path) -> None:
         ("requests: 4, output_tokens: 1, input_tokens: {lognormal: {mean: 9, sigma: 0}}", "lognormal.sigma"),
         ("requests: 4, output_tokens: 1, input_tokens: {lognormal: {mean: 9, sigma: 1, low: 10}}",
          "expected 1 <= low <= mean <= high"),
+        (f"requests: {10**30}, {LENGTHS}", "w.requests: expected a whole number <= 1000000"),
+        (f"requests: 1, rounds: {10**30}, {LENGTHS}", "w.rounds: expected a whole number <= 1000"),
+        (f"requests: 1, warmup: {10**30}, {LENGTHS}", "w.warmup: expected a whole number <= 1000000"),
+        (f"requests: 1, seed: -1, {LENGTHS}", "w.seed: expected a whole number >= 0"),
+        (f"duration: 3s, concurrency: {10**30}, {LENGTHS}", "w.concurrency: expected a whole number <= 1000000"),
+        (f"requests: 1, request_rate: .inf, {LENGTHS}", "w.request_rate: expected a number <= 1000000"),
+        (f"requests: 1, temperature: .inf, {LENGTHS}", "w.temperature: expected a number <= 100"),
+        (f"requests: 1, input_tokens: {10**30}, output_tokens: 1", "w.input_tokens: expected a whole number <="),
+        (f"requests: 1, output_tokens: 1, input_tokens: {{uniform: [1, {10**30}]}}", "1 <= low <= high <= 10000000"),
+        (f"requests: 1, stall: 0, {LENGTHS}", "w.stall: a duration cannot be 0 here"),
+        (f"concurrency: 1, duration: 0s, {LENGTHS}", "w.duration: a duration cannot be 0s here"),
         ("requests: 4, dataset: none.jsonl", "w.dataset: no file 'none.jsonl' beside the suite"),
     ],
 )  # fmt: skip
@@ -132,6 +143,8 @@ def test_names(load: Load) -> None:
     work = f"requests: 8, {LENGTHS}"
     with pytest.raises(SuiteError, match="the name 'long-context' may hold only a-z, 0-9 and _"):
         load(suite_of(work, "long-context"))
+    with pytest.raises(SuiteError, match="the name has 81 characters; at most 80"):
+        load(suite_of(work, "w" * 81))
     text = suite_of(f"concurrency: [1, 8], {work}", "decode") + f"  decode_c8: {{{work}}}\n"
     with pytest.raises(SuiteError, match=r"the name 'decode_c8' is taken by workloads\.decode"):
         load(text)

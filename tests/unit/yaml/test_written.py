@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import date
 
 import pytest
@@ -58,8 +59,22 @@ def test_a_bare_percentage_is_guessed() -> None:
 
 def test_patterns_compile() -> None:
     assert pattern(EMPTY, KEYS, "^12$") == "^12$"
-    with pytest.raises(InputError, match="not a regular expression: unterminated character set"):
-        pattern(EMPTY, KEYS, "[a-")
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("[a-", "not a regular expression: unterminated character set"),
+        ("a{99999999999}", "not a regular expression: the repetition number is too large"),
+        ("(" * 5000 + ")" * 5000, "a regular expression nested too deeply"),
+        ("[[]rank 3[]]", "an ambiguous regular expression: possible nested set at position 1"),
+    ],
+    ids=["set", "repetition", "nesting", "warning"],
+)
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_what_is_no_pattern(written: str, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        pattern(EMPTY, KEYS, written)
 
 
 def test_days() -> None:

@@ -146,6 +146,7 @@ def test_aliases_and_merge_keys() -> None:
         ("a: {<<: 1}", "`<<` takes a mapping or a list of mappings"),
         ("a: {<<: {b: 1}, <<: {c: 1}}", "the key '<<' is given twice"),
         ("a: " + "9" * 5000, "f.yaml:1: a number of too many digits"),
+        ('a: 1\nb: "x\\0y"', "f.yaml:2: a NUL character"),
     ],
 )
 def test_what_is_refused_says_where_and_why(text: str, message: str) -> None:
@@ -266,3 +267,4 @@ def test_near_words_ignore_case_and_dashes() -> None:
 
 def test_paths_read_as_people_write_them() -> None:
     assert path_text(("configs", 2, "xfail", "kind")) == "configs[2].xfail.kind"
+    assert path_text(("configs", 2, "a\nb")) == r"configs[2].'a\nb'", "an error is one line"
