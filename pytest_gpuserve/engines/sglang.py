@@ -67,6 +67,10 @@ ROUND_RULES = (
     ),
 )
 
+MERGES_OVERRIDES = "0.5.19"
+"""From here on a nested part of an override is merged into the model's (`hf_transformers/config.py`, `get_config`);
+0.5.9 to 0.5.16 replace the whole part by it, which breaks the model. 0.5.17 and 0.5.18 were not read."""
+
 FLUSH_PATIENCE_S = 60.0
 CONSERVATIVE_VOCABULARY = 32000
 """Hardly any model has fewer; used when the model's files are not at hand."""
@@ -209,14 +213,11 @@ class SGLang:
 
     def rehearsal(self, config: Config, site: Site, version: str, *, whole: bool) -> Rehearsal:
         """Random weights, and few layers unless a draft model or a question about memory needs them all."""
-        from .sglang_rehearsal import cheap
+        from .rehearsal import Overrides, cheap, why_whole
 
-        reasons = {
-            "what is documented is about memory": whole,
-            "a draft model reads from certain ones": self.speculative(config),
-        }
-        why = next((reason for reason, holds in reasons.items() if holds), "")
-        return cheap(config, self.settings(config, site), version, all_layers=why)
+        overrides = Overrides(flag="json-model-override-args", nested_since=MERGES_OVERRIDES)
+        why = why_whole(memory=whole, draft=self.speculative(config))
+        return cheap(config, self.settings(config, site), version, overrides, all_layers=why)
 
     def settings(self, config: Config, site: Site) -> dict[str, Any] | None:
         """The model's config.json, or None where it is not on this host."""

@@ -11,11 +11,11 @@ from ..failures.phases import phase_rules
 from ..load.api import Api, Target
 from ..model import Config, EngineBuild, Phase, PhaseRule, Workload
 from . import exposition
-from .base import Command, Counters, Site
+from .base import Command, Counters, Rehearsal, Site
 from .control import ask
 from .flags import refuse, render
 from .installed import Installed, installed, missing
-from .model_folder import local_folder, locate, vocabulary
+from .model_folder import local_folder, locate, settings, vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -184,3 +184,18 @@ class VLLM:
     def round_warnings(self, log: Path, start: int, end: int) -> tuple[list[str], list[str]]:
         """Nothing yet: no line of its log is known to tell of a round that must not count."""
         return [], []
+
+    def rehearsal(self, config: Config, site: Site, version: str, *, whole: bool) -> Rehearsal:
+        """Random weights, and few layers unless a draft model or a question about memory needs them all."""
+        from .rehearsal import Overrides, cheap, why_whole
+
+        folder = local_folder(config.model, site)
+        # config/model.py of 0.32.0 sets dictionaries apart and merges them; older ones were not read.
+        overrides = Overrides(flag="hf-overrides", nested_since="0.32.0")
+        return cheap(
+            config,
+            settings(folder) if folder else None,
+            version,
+            overrides,
+            all_layers=why_whole(memory=whole, draft=self.speculative(config)),
+        )
