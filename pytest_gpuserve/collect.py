@@ -246,8 +246,11 @@ class CaseRun:
         """Raise what stopping the server brought up, at the case that owned it."""
         __tracebackhide__ = True
         error = self._session.take_stop_error(self.case)
-        if error is not None:
-            raise error
+        if error is None:
+            return
+        if (result := self._item.stash.get(RESULT, None)) is not None:
+            self._item.stash[RESULT] = self._session.stop_failed(result, error)
+        raise error
 
     def _siblings(self) -> list[Case]:
         mine = (self.case.suite, self.case.config.id)

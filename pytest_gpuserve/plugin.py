@@ -299,12 +299,18 @@ def pytest_runtest_makereport(
             shown.reprcrash.message = str(call.excinfo.value)  # the short summary, without our class's name
         report.longrepr = shown
     result = item.stash.get(RESULT, None)
-    if result is None or report.when != "call":
+    if result is None and report.failed and call.excinfo is not None and report.when != "teardown":
+        told = call.excinfo.exconly(tryshort=True)
+        result = item.stash[RESULT] = item.config.stash[SESSION].broken(item.stash[CASE], item.nodeid, told)
+    if result is None:
         return report
-    from .report.junit import properties
+    from .report.junit import PREFIX, properties
 
-    item.user_properties.extend(properties(result.record))
+    others = [one for one in item.user_properties if not str(one[0]).startswith(PREFIX)]
+    item.user_properties[:] = [*others, *properties(result.record)]
     report.user_properties = list(item.user_properties)
+    if report.when != "call":
+        return report
     for warning in result.record.warnings:
         item.warn(PytestGpuserveWarning(f"{result.record.case}: {warning}"))
     if report.failed and result.note:

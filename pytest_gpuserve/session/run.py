@@ -206,6 +206,22 @@ class Session:
         error, measured.stop_error = measured.stop_error, None
         return error
 
+    def broken(self, case: Case, nodeid: str, text: str) -> Result:
+        """The end of a case by an error that is none of a case's: ours, the machine's, another plugin's."""
+        made = self.note(case, nodeid, verdict=Verdict.ERROR, outcome="failed", reason=text)
+        return Result(record=made)
+
+    def stop_failed(self, result: Result, error: CaseError) -> Result:
+        """The same end, seen with what was left after it: whatever came out before, that is what counts now."""
+        made = msgspec.structs.replace(
+            result.record,
+            verdict=error.verdict,
+            outcome="failed",
+            text=f"{error}\nBefore that: {result.record.verdict}. {result.record.text}".strip(),
+        )
+        self.folder.write(made)
+        return replace(result, record=made)
+
     def accept(self, records: Sequence[Record]) -> list[str]:
         """Store what a run recorded as baselines; only the process that the user started may. Lines to show."""
         recorded = [record for record in records if record.verdict is Verdict.RECORDED]

@@ -36,26 +36,32 @@ def round_of(speed):
     )
 
 
+def read():
+    return json.loads(Path("rounds.json").read_text())
+
+
 class Server:
     target = Target(host="127.0.0.1", port=1)
 
-    def __init__(self, log):
+    def __init__(self, log, config):
         self.log = log
+        self.config = config
 
     def start(self):
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_text("played\n")
+        with Path("starts.txt").open("a") as starts:
+            starts.write(f"{self.config}\n")
 
     def wait_ready(self):
         pass
 
     def stop(self):
-        """In `stop.txt`, if there is one, stands what is left behind."""
-        left = Path("stop.txt")
-        if left.exists():
+        """Configs that `rounds.json` names under `left` leave something behind."""
+        if self.config in read().get("left", ()):
             from pytest_gpuserve.errors import StopFailed
 
-            raise StopFailed(left.read_text())
+            raise StopFailed("process 4711 is left")
 
     def redact(self, data):
         return data
@@ -69,7 +75,7 @@ class Played:
         self.config, self.launch = config.id, (seed - workload.seed) // 1000
 
     def rounds(self):
-        played = json.loads(Path("rounds.json").read_text())[self.config]
+        played = read()[self.config]
         if isinstance(played, str):
             end(played)
         return [round_of(speed) for speed in played[self.launch]]
@@ -97,7 +103,7 @@ def end(how):
 
 
 def server(self, suite, config, index):
-    return Server(self.folder.logs / f"{suite}--{config.id}-{index + 1}.log")
+    return Server(self.folder.logs / f"{suite}--{config.id}-{index + 1}.log", config.id)
 
 
 def play():
