@@ -157,7 +157,9 @@ def _sorted(sites: list[Site], order: dict[tuple[str, int], CallPath]) -> list[S
             KINDS.index(site.kind),
             not site.in_arguments,
             not site.reached,
-            (*reached, site.line) if site.reached and site.in_arguments else (not site.fails, unsure),
+            (*reached, site.line)
+            if site.reached and site.in_arguments
+            else (not site.fails, not site.message, unsure),
             site.file,
             site.line,
         )

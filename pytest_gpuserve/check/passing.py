@@ -68,7 +68,7 @@ class Passing:
                 return
 
     def _module(self, readings: Readings, module: Module) -> None:
-        for scope in readings.concerned(module):
+        for scope in readings.where.concerned(module):
             assert scope.function is not None
             shared = {
                 name for node in scope.function.body if isinstance(node, ast.Global) for name in node.names

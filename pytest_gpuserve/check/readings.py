@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
-from bisect import bisect_left
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,9 +10,10 @@ from .package import FunctionNode
 from .passing import Passing
 from .recognise import Recogniser
 from .scope import Scope, class_attributes, own_nodes
+from .where import Where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from .options import Options
@@ -46,7 +45,7 @@ class Readings:
         # Remembered by identity, and with the node, so that no other one can get its identity meanwhile.
         self._mentions: dict[tuple[int, int, Sought], tuple[ast.expr, bool]] = {}
         self._carriers: dict[tuple[int, str, Sought], bool] = {}
-        self._lines: dict[Module, list[int]] = {}
+        self.where = Where(self)
         self.passing.follow(self)
 
     # --- where to look ---
@@ -55,7 +54,7 @@ class Readings:
     def carriers(self) -> dict[str, set[str]]:
         """Module -> its top-level names that pass the option on: constants and one-line functions."""
         found: dict[str, set[str]] = {}
-        for path in self.package.containing([self.focus.name]):
+        for path in self.where.direct:
             module = self.package.module(path)
             if module is None or self.options.in_arguments(module):
                 continue
@@ -103,14 +102,13 @@ class Readings:
     @cached_property
     def paths(self) -> list[Path]:
         """Sources that may read the option, itself or through a carrier."""
-        direct = self.package.containing([self.focus.name])
         names = {name for group in self.carriers.values() for name in group}
         passed = [
             path
             for path in (self.package.containing(names) if names else [])
             if (module := self.package.module(path)) and self._passes(module, names)
         ]
-        return sorted({*direct, *passed, *self._passed_to()})
+        return sorted({*self.where.direct, *passed, *self._passed_to()})
 
     def _passed_to(self) -> list[Path]:
         found = [self.package.find(dotted) for dotted in self.passing.functions]
@@ -120,27 +118,9 @@ class Readings:
         """What was remembered is outdated when more is known of how the option travels through modules."""
         self._mentions.clear()
         self._carriers.clear()
-        for dotted in changed:
-            module = self.package.find(dotted)
-            if module is not None:
-                self._lines.pop(module, None)
+        found = (self.package.find(dotted) for dotted in changed)
+        self.where.forget(module for module in found if module is not None)
         self.__dict__.pop("paths", None)
-
-    def concerned(self, module: Module) -> Iterator[Scope]:
-        """Functions of a module in which the option is named, itself or through a name that carries it."""
-        lines = self.lines(module)
-        pending: list[tuple[list[ast.stmt], Scope]] = [(module.tree.body, self.module_scope(module))]
-        while pending:
-            body, scope = pending.pop()
-            for statement in body:
-                if isinstance(statement, FunctionNode) and within(statement, lines):
-                    inner = scope.inside(statement)
-                    yield inner
-                    pending.append((statement.body, inner))
-                elif isinstance(statement, ast.ClassDef) and within(statement, lines):
-                    pending.append((statement.body, Scope(module, None, statement)))
-                elif isinstance(statement, ast.If | ast.Try):
-                    pending.append((statement.body, scope))
 
     def _passes(self, module: Module, names: Iterable[str]) -> bool:
         return any(self._is_carrier(module, name) for name in names)
@@ -158,46 +138,16 @@ class Readings:
     def _carrier_names(self) -> frozenset[str | None]:
         return frozenset(name for group in self.carriers.values() for name in group)
 
-    def lines(self, module: Module) -> list[int]:
-        """Lines of a module in which the option is named, itself or through a name that carries it."""
-        if module not in self._lines:
-            names = {self.focus.name, f"get_{self.focus.name}"}
-            names |= self.passing.global_names(module)
-            names.update(name for group in self.carriers.values() for name in group if name in module.text)
-            if not self.options.in_arguments(module):
-                for _ in range(2):  # what is set from a name that is itself set from the option
-                    names |= self._carried(module, _lines_with(module.text, names))
-            lines = set(_lines_with(module.text, names))
-            for function, name in self.passing.functions.get(module.dotted, ()):
-                end = function.end_lineno or function.lineno
-                lines.update(n for n in _lines_with(module.text, {name}) if function.lineno <= n <= end)
-            if not self.options.in_arguments(module):
-                more = names | self._carried(module, sorted(lines))
-                lines.update(_lines_with(module.text, more))
-            self._lines[module] = sorted(lines)
-        return self._lines[module]
-
-    def _carried(self, module: Module, lines: list[int]) -> set[str]:
-        """Constants of the module and attributes of its classes that are set on one of the lines."""
-        found = {
-            name
-            for name, value in module.definitions.items()
-            if isinstance(value, ast.expr) and within(value, lines)
-        }
-        for cls in module.classes.values():
-            if within(cls, lines):
-                found.update(
-                    name
-                    for name, values in class_attributes(module, cls).items()
-                    if any(within(value, lines) for value, _ in values)
-                )
-        return found
-
     # --- what a node reads ---
 
     def read(self, node: ast.expr, scope: Scope) -> Read | None:
         """The option that this very node reads, one that is in focus or given."""
         return self._recogniser.read(node, scope)
+
+    @property
+    def bags(self) -> frozenset[str]:
+        """Accessors of groups of options, such as `get_exec`."""
+        return self._recogniser.bags
 
     def holds_options(self, node: ast.expr, scope: Scope) -> bool:
         """Whether an object is the engine's options, or a view of them."""
@@ -324,20 +274,3 @@ class Readings:
 
     def module_scope(self, module: Module) -> Scope:
         return self._scopes.setdefault(module, Scope(module))
-
-
-def _lines_with(text: str, names: Iterable[str]) -> list[int]:
-    pattern = re.compile(r"\b(" + "|".join(re.escape(name) for name in sorted(names)) + r")\b")
-    lines: list[int] = []
-    line, at = 1, 0
-    for match in pattern.finditer(text):
-        line += text.count("\n", at, match.start())
-        at = match.start()
-        lines.append(line)
-    return sorted(set(lines))
-
-
-def within(node: ast.expr | ast.stmt, lines: list[int]) -> bool:
-    """Whether one of the sorted lines lies in the node's text."""
-    at = bisect_left(lines, node.lineno)
-    return at < len(lines) and lines[at] <= (node.end_lineno or node.lineno)

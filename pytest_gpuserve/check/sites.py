@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from . import effects
 from .package import FunctionNode
-from .readings import within
 from .scope import Scope
 from .site import Condition, Kind, Place, Site
+from .where import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -291,7 +291,7 @@ class Walk:
 
     def _concerns(self, node: FunctionNode | ast.ClassDef, module: Module) -> bool:
         """Whether a definition's text has any of the words at all: most have not, and are not walked."""
-        return within(node, self.readings.lines(module))
+        return within(node, self.readings.where.lines(module))
 
     def _condition(self, test: ast.expr, scope: Scope, *, opposite: bool = False) -> Condition:
         of_option = self.readings.mentions(test, scope)
