@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from . import RUN_HELP, add_format, command, width
+from . import RUN_HELP, add_format, command, measuring, width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,10 +59,33 @@ def _add_calibrate(actions: Subcommands) -> None:
         actions,
         "calibrate",
         calibrate,
-        "tell from the launches of finished runs how noisy a host is, how small a slowdown can be found, and "
-        "propose tolerance and launches; `pytest ... --gpuserve-launches 8` makes a run with enough of them",
+        "launch the servers of a suite several times, or take the launches of finished runs; tell how noisy the "
+        "host is and how small a slowdown can be found, and propose tolerance and launches",
     )
-    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP} (default: the latest run)")
+    parser.add_argument(
+        "run",
+        nargs="?",
+        metavar="SUITE or RUN",
+        help=f"a suite file or a test's id in one, which is measured; or {RUN_HELP} (default: the latest run)",
+    )
+    measured = parser.add_argument_group("of a suite")
+    measured.add_argument(
+        "--launches", type=int, metavar="N", help=f"starts of each server (default: {measuring.LAUNCHES})"
+    )
+    measured.add_argument(
+        "-k", dest="keyword", metavar="EXPRESSION", help="select cases, as pytest's -k does"
+    )
+    measured.add_argument(
+        "-m", dest="marker", metavar="EXPRESSION", help="the same by markers, as pytest's -m"
+    )
+    measured.add_argument(
+        "--pytest",
+        dest="arguments",
+        action="append",
+        default=[],
+        metavar="ARGUMENT",
+        help="a further argument for pytest, as in --pytest=--gpuserve-simulate; may be repeated",
+    )
     _add_with(parser)
     parser.add_argument(
         "--baseline", type=int, default=8, metavar="N", help="launches that the baseline holds (default: 8)"
@@ -120,17 +143,33 @@ def calibrate(options: argparse.Namespace) -> int:
             raise InputError(f"{name!r} is no metric{near}")
     if options.baseline < 2:
         raise InputError(f"--baseline {options.baseline}: below 2 launches there is no interval to speak of")
+    if (measured := _measured(options)) is not None:
+        options.run = measured
     records = _records(options)
     advice = gate.calibrate(records, baseline=options.baseline, metrics=options.metrics)
     if not advice:
         raise InputError(
-            "no case has two launches: measure with `pytest SUITE --gpuserve-launches 8`, "
+            "no case has two launches: measure with `gpuserve baselines calibrate SUITE`, "
             "or take further runs in by --with"
         )
     if any(map(simulated, records)):
         print("simulated: this is the noise of a profile, not of a host")
     _print(line for each in advice for line in each.lines)
     return 0
+
+
+def _measured(options: argparse.Namespace) -> str | None:
+    """The run that was just made of a suite; None when a finished one was named."""
+    if not measuring.is_suite(options.run):
+        given = [options.launches, options.keyword, options.marker, *options.arguments]
+        if any(one is not None for one in given):
+            raise InputError("--launches, -k, -m and --pytest are for a suite, and none was named")
+        return None
+    selected = [*(("-k", options.keyword) if options.keyword else ())]
+    selected += [*(("-m", options.marker) if options.marker else ())]
+    launches = measuring.LAUNCHES if options.launches is None else options.launches
+    folder = measuring.measure(options.run, launches=launches, arguments=[*selected, *options.arguments])
+    return str(folder)
 
 
 def _records(options: argparse.Namespace) -> list[Record]:

@@ -149,6 +149,54 @@ def test_calibrate_proposes_from_launches(capsys: pytest.CaptureFixture[str]) ->
     assert "proposed: tolerance: " in out
 
 
+def test_calibrate_measures_a_suite(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it asks of pytest, and that it reads the run that pytest made and no other."""
+    make_run(Verdict.OK, 10.0, 30.0)
+    asked: list[list[str]] = []
+
+    def run(command: list[str], *, check: bool) -> subprocess.CompletedProcess[bytes]:
+        asked.append(command)
+        (folder,) = (word.partition("=")[2] for word in command if word.startswith("--gpuserve-run-dir="))
+        made = make_run(Verdict.NO_BASELINE, 100.0, 101.0, 99.5)
+        Path(folder).rmdir()
+        made.rename(folder)
+        return subprocess.CompletedProcess(command, 1)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    suite = "suites/h200_smoke.yaml"
+    asks = [
+        "baselines",
+        "calibrate",
+        suite,
+        "-k",
+        "no-spec",
+        "--launches",
+        "3",
+        "--pytest=--gpuserve-no-check",
+    ]
+    assert cli.main(asks) == 0
+    (command,) = asked
+    assert command[1:7] == ["-m", "pytest", suite, "-k", "no-spec", "--gpuserve-no-check"]
+    assert "--gpuserve-launches=3" in command
+    assert "(3 launches" in capsys.readouterr().out
+
+
+def test_calibrate_tells_why_nothing_was_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = subprocess.CompletedProcess([], 4)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
+    assert cli.main(["baselines", "calibrate", "suites/x.yaml::test_serving[a-b]"]) == 2
+    assert "pytest ended with 4" in capsys.readouterr().err
+    assert cli.main(["baselines", "calibrate", "suites/x.yaml", "--launches", "1"]) == 2
+    assert "takes two of them" in capsys.readouterr().err
+    make_run(Verdict.OK, 100.0, 101.0)
+    assert cli.main(["baselines", "calibrate", "latest", "--launches", "8"]) == 2
+    assert "are for a suite" in capsys.readouterr().err
+
+
 def test_calibrate_needs_launches(capsys: pytest.CaptureFixture[str]) -> None:
     make_run(Verdict.OK, 100.0)
     assert cli.main(["baselines", "calibrate"]) == 2

@@ -58,7 +58,9 @@ def case(**config):
 
 @pytest.fixture
 def session(tmp_path, monkeypatch):
-    options = Options(rootdir=tmp_path, baselines=tmp_path / "baselines", today=date(2026, 11, 29))
+    options = Options(
+        rootdir=tmp_path, baselines=tmp_path / "baselines", check=False, today=date(2026, 11, 29)
+    )
     session = Session(options, RunFolder(tmp_path / "run"), lambda text: None)
     session.here.__dict__["host"] = HOST
     monkeypatch.setattr(session.here, "build", lambda config: EngineBuild(name="sglang", version="0.5.15"))
