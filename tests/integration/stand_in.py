@@ -74,9 +74,10 @@ def child(work: object) -> int:
     return pid
 
 
-def plain(gpu_mib: int) -> None:
+def plain(gpu_mib: int, told: int) -> None:
     if gpu_mib:
         hold_gpu_memory(gpu_mib)
+    os.close(told)
     if os.fork() == 0:
         os.execvp("sleep", ["sleep", "1000"])
 
@@ -121,7 +122,11 @@ def stray() -> int:
 
 def family(gpu_mib: int) -> dict[str, int]:
     name = f"stand-in-{os.getpid()}"
-    members = {"plain": child(lambda: plain(gpu_mib)), "deaf": child(lambda: deaf(name)), "stray": stray()}
+    holds, told = os.pipe()
+    members = {"plain": child(lambda: plain(gpu_mib, told))}
+    os.close(told)
+    os.read(holds, 1)  # a CUDA context takes a second; nothing is ready before its memory is held
+    members |= {"deaf": child(lambda: deaf(name)), "stray": stray()}
     Path(tempfile.gettempdir(), "left-behind").write_text("x")
     say("family " + " ".join(f"{key}={value}" for key, value in members.items()))
     return members
