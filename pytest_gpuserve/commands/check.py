@@ -6,13 +6,14 @@ import json
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from . import command
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from ..engines.simulated.simulation import Simulation
     from ..model import Suite
@@ -77,7 +78,7 @@ def add(commands: Subcommands) -> None:
         nargs="?",
         const="",
         metavar="ENGINE==VERSION",
-        help="start them on the simulated host; nothing of this one is checked",
+        help="start them on the simulated host instead of this one",
     )
     starts.add_argument(
         "--perturb", action="append", default=[], metavar="WHAT", help="change the simulated host"
@@ -85,52 +86,51 @@ def add(commands: Subcommands) -> None:
 
 
 def check(options: argparse.Namespace) -> int:
-    """0: nothing hinders a start, and what was started ended as documented; 1: something does, or did not;
-    2: a suite, or what was asked, cannot be used."""
+    """0: nothing hinders a start; 1: something does; 2: a suite, or what was asked, cannot be used.
+
+    With `--start` 0: what was started ended as documented; 1: something did not.
+    """
     from ..check import preflight, preflight_text
+
+    simulation = _simulation(options)
+    here = _here(options, simulation)
+    if options.start:
+        return _start(options, here)
+    around = here.surroundings(refresh=options.refresh)
+    report = preflight.check_suites(options.suites, around, _loader(here))
+    if options.json:
+        print(json.dumps(preflight_text.as_dict(report, strict=options.strict), indent=2, ensure_ascii=False))
+    else:
+        print(preflight_text.as_text(report, quiet=options.quiet), end="")
+    return report.exit_status(strict=options.strict)
+
+
+def _loader(here: Here) -> Callable[[Path], Suite]:
     from ..engines.registry import names
     from ..failures.classes import classes
     from ..suite import load_suite
 
-    simulation = _simulation(options)
-    here = _here(options, simulation)
-    suites: list[Suite] = []
-
-    def load(path: Path) -> Suite:
-        suite = load_suite(path, known=here.registry.names, engines=names(), failure_classes=classes())
-        suites.append(suite)
-        return suite
-
-    if simulation is None:
-        report = preflight.check_suites(options.suites, here.surroundings(refresh=options.refresh), load)
-    else:
-        _, broken = preflight.load_all(options.suites, load)
-        report = preflight.Report(suites=tuple(broken))
-    status = report.exit_status(strict=options.strict)
-    if not options.json and (simulation is None or report.suites):
-        print(preflight_text.as_text(report, quiet=options.quiet), end="", flush=True)
-    starts = _starts(options, here, suites) if options.start and not report.suites else []
-    if any(start.bad for start in starts):
-        status = max(status, preflight.PROBLEMS)
-    if options.json:
-        told = preflight_text.as_dict(report, strict=options.strict) | {"exit_status": status}
-        _print_json(told, starts, options, simulation)
-    elif options.start and not report.suites:
-        from ..session import rehearsal_text
-
-        title = simulation.title if simulation else ""
-        print(rehearsal_text.as_text(starts, title=title, quiet=options.quiet), end="")
-    return status
+    known = here.registry.names
+    return lambda path: load_suite(path, known=known, engines=names(), failure_classes=classes())
 
 
-def _print_json(
-    told: dict[str, Any], starts: list[Start], options: argparse.Namespace, simulation: Simulation | None
-) -> None:
+def _start(options: argparse.Namespace, here: Here) -> int:
+    """Start what is documented, or what is named; each config is checked just before, as in a run."""
+    from ..check import preflight
     from ..session import rehearsal_text
 
-    if options.start:
-        told |= {"simulated": simulation.title if simulation else None} | rehearsal_text.as_dict(starts)
-    print(json.dumps(told, indent=2, ensure_ascii=False))
+    suites, broken = preflight.load_all(options.suites, _loader(here))
+    if broken:
+        raise InputError("\n".join(str(one) for one in broken))
+    starts = _starts(options, here, suites)
+    status = preflight.PROBLEMS if any(start.bad for start in starts) else preflight.OK
+    title = here.options.simulation.title if here.options.simulation else ""
+    if options.json:
+        told = {"exit_status": status, "simulated": title or None} | rehearsal_text.as_dict(starts)
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        print(rehearsal_text.as_text(starts, title=title, quiet=options.quiet), end="")
+    return status
 
 
 def _simulation(options: argparse.Namespace) -> Simulation | None:

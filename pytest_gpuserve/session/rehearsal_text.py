@@ -80,6 +80,6 @@ def as_dict(starts: Sequence[Start]) -> dict[str, Any]:
     """The starts for programs."""
     counts = Counter(start.outcome for start in starts)
     return {
-        "start_counts": {one: counts[one] for one in OUTCOMES},
+        "counts": {one: counts[one] for one in OUTCOMES},
         "starts": [msgspec.to_builtins(start) for start in starts],
     }

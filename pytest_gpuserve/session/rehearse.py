@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from ..check.finding import Topic
     from ..check.preflight import Surroundings
     from ..engines.base import Rehearsal
     from ..model import Case, Config, DeadEnd, Suite
@@ -35,7 +36,8 @@ Outcome = Literal["confirmed", "changed", "open", "starts", "failed", "skipped",
 """confirmed, changed, open: a dead end that is as documented, fails otherwise, works. starts, failed: a config
 without one. skipped: this host or engine lacks something. not checked: a cheap start would not show it."""
 BAD: frozenset[Outcome] = frozenset({"changed", "open", "failed"})
-
+WRITTEN: frozenset[Topic] = frozenset({"suite", "flag", "variable"})
+"""What is found wrong about these is the suite's fault; about others it is this host that lacks something."""
 BY_THE_READY_LINE = frozenset(PHASES[: PHASES.index("serving")])
 
 
@@ -128,8 +130,8 @@ class Rehearsals:
             config, self._here.site(config), version, whole=end is not None and _about_memory(end)
         )
         case = replace(_cases(suite, config)[0], config=rehearsal.config)
-        if lacks := self._lacks(case, end):
-            return replace(start, text=lacks)
+        if (refused := self._refused(start, case, end)) is not None:
+            return refused
         return self._try(start, suite, rehearsal, end)
 
     def _plan(self, suite: Suite, config: Config) -> Plan:
@@ -137,15 +139,19 @@ class Rehearsals:
         plans = [planned(self._here, case) for case in _cases(suite, config)]
         return next((plan for plan in plans if not plan.skip), plans[0])
 
-    def _lacks(self, case: Case, end: DeadEnd | None) -> str:
-        """What is known to hinder the start besides what is documented."""
+    def _refused(self, start: Start, case: Case, end: DeadEnd | None) -> Start | None:
+        """What is known to hinder the start besides what is documented: this host lacks it, or it is written wrong."""
         if self._here.host.simulated:
-            return ""
+            return None
         from ..check.preflight import check_case
 
         self._surroundings = self._surroundings or self._here.surroundings()
-        findings = check_case(case, self._surroundings, end)
-        return "; ".join(str(one) for one in findings if one.severity == "error")
+        errors = [one for one in check_case(case, self._surroundings, end) if one.severity == "error"]
+        if not errors:
+            return None
+        wrong = any(one.topic in WRITTEN for one in errors)
+        text = "; ".join(str(one) for one in errors)
+        return replace(start, outcome="failed" if wrong else "skipped", text=f"not started: {text}")
 
     def _try(self, start: Start, suite: Suite, rehearsal: Rehearsal, end: DeadEnd | None) -> Start:
         from ..serving.pool import check_active

@@ -7,9 +7,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from pytest_gpuserve import cli
+from pytest_gpuserve.check.finding import Finding
+from pytest_gpuserve.engines.simulated import Simulation
+from pytest_gpuserve.serving.lease import Leases
+from pytest_gpuserve.session.here import Here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,6 +134,30 @@ def test_without_the_hardware_and_the_engine_nothing_is_started(
 
 
 @pytest.mark.parametrize(
+    ("findings", "outcome"),
+    [
+        ([("flag", "error"), ("model", "error")], "failed"),
+        ([("model", "error")], "skipped"),
+        ([("flag", "warning")], "starts"),
+    ],
+)
+def test_what_is_known_to_hinder_a_start_is_told_without_one(
+    check: Check, monkeypatch: pytest.MonkeyPatch, findings: list[tuple[Any, Any]], outcome: str
+) -> None:
+    found = tuple(Finding(severity=severity, topic=topic, text="told") for topic, severity in findings)
+    monkeypatch.setattr("pytest_gpuserve.check.preflight.check_case", lambda *_: found)
+    simulated = Simulation("0.5.14")
+    monkeypatch.setattr(Here, "host", msgspec.structs.replace(simulated.host(), simulated=False))
+    monkeypatch.setattr(Here, "engine", lambda here, config: simulated.engine("sglang"))
+    monkeypatch.setattr(Here, "site", lambda here, config: simulated.site(config))
+    monkeypatch.setattr(Here, "leases", lambda here, folder: Leases(folder, slots=8))
+    _, told = check("-kplain")
+    (start,) = told["starts"]
+    assert start["outcome"] == outcome
+    assert (start["log"] is None) is (outcome != "starts")
+
+
+@pytest.mark.parametrize(
     ("argv", "told"),
     [
         (["--simulate"], "--simulate is about starts: add --start"),
@@ -152,9 +181,9 @@ def test_what_cannot_be_meant_is_bad_input(
 def test_a_broken_suite_keeps_all_from_starting(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     Path("suites/t.yaml").write_text("configs: [{id: a, nope: 1}]")
     assert cli.main(["check", "--start", "--simulate"]) == 2
-    out = capsys.readouterr().out
-    assert "suites/t.yaml" in out
-    assert "started" not in out
+    out, err = capsys.readouterr()
+    assert "suites/t.yaml" in err
+    assert not out
 
 
 def test_for_people(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
