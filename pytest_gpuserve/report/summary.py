@@ -38,7 +38,9 @@ def markdown(records: Sequence[Record], *, run: str = "") -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write_job_summary(records: Sequence[Record], environ: Mapping[str, str] | None = None) -> bool:
+def write_job_summary(
+    records: Sequence[Record], environ: Mapping[str, str] | None = None, *, run: str = ""
+) -> bool:
     """Append the report to the file that `GITHUB_STEP_SUMMARY` names; False when there is none or it cannot
     be written."""
     path = (os.environ if environ is None else environ).get("GITHUB_STEP_SUMMARY")
@@ -46,7 +48,7 @@ def write_job_summary(records: Sequence[Record], environ: Mapping[str, str] | No
         return False
     try:
         with Path(path).open("a", encoding="utf-8") as out:
-            out.write(markdown(records))
+            out.write(markdown(records, run=run))
     except OSError:  # a summary is a courtesy: the run's outcome must not hang on it
         return False
     return True

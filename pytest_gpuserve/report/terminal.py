@@ -157,7 +157,7 @@ def write_summary(
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in summary.workflow_commands(records, root=root):
             terminal.write_line(line)
-    summary.write_job_summary(records)
+    summary.write_job_summary(records, run=run.name if run is not None else "")
 
 
 def _now() -> str:

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from pytest_gpuserve.model import Place
 from pytest_gpuserve.record import Failure, Record, Verdict
-from pytest_gpuserve.report import summary
+from pytest_gpuserve.report import draw, summary
+from pytest_gpuserve.report.store import RunFolder, RunInfo
 
 if TYPE_CHECKING:
     from types import SimpleNamespace
@@ -70,6 +71,16 @@ def test_job_summary_is_appended_when_github_asks_for_it(tmp_path: Path, story: 
     assert path.read_text() == "# earlier step\n" + summary.markdown(story)
     assert not summary.write_job_summary(story, {})
     assert not summary.write_job_summary(story, {"GITHUB_STEP_SUMMARY": str(tmp_path / "no" / "where")})
+
+
+def test_the_job_summary_is_what_report_prints_as_markdown(tmp_path: Path, story: list[Record]) -> None:
+    folder, path = RunFolder(tmp_path / "run-7"), tmp_path / "summary.md"
+    for record in story:
+        folder.write(record)
+    folder.finish(RunInfo())
+    assert summary.write_job_summary(folder.read(), {"GITHUB_STEP_SUMMARY": str(path)}, run=folder.path.name)
+    assert path.read_text() == draw.report(folder.path, "markdown")
+    assert "Run `run-7`" in path.read_text()
 
 
 def test_annotations(story: list[Record], trouble: list[Record]) -> None:
