@@ -24,6 +24,11 @@ PATIENCE_S = 60.0
 """For a process to get where it is to be killed, on a busy machine."""
 
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell's background job ignores Ctrl-C, and what it starts would as well.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Marked:
     def __init__(
         self,
