@@ -166,3 +166,11 @@ def test_title() -> None:
     assert Simulation.from_options("sglang==0.5.14", ["crash:a"]).title.endswith(
         "sglang 0.5.14 (stock build), perturbed: crash:a"
     )
+
+
+@pytest.mark.parametrize("flag", ["load-format", "json-model-override-args"])
+def test_how_fast_a_cheap_start_would_serve_is_not_known(flag: str) -> None:
+    value = {"load-format": "dummy", "json-model-override-args": {"num_hidden_layers": 4}}[flag]
+    reason = unknown(case("no-spec", args={"tp-size": 8, flag: value}))
+    assert reason is not None
+    assert f"--{flag}" in reason
