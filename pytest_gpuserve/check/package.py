@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import os
 import re
@@ -132,6 +133,7 @@ class Package:
         """Sub-folders that are not looked at."""
         self._modules: dict[Path, Module | None] = {}
         self._words: dict[str, list[Path]] = {}
+        self._common: dict[str, bool] = {}
         self._found: dict[str, Module | None] = {}
 
     @cached_property
@@ -163,13 +165,22 @@ class Package:
 
     def containing(self, words: Iterable[str]) -> list[Path]:
         """Sources in which one of the words stands, in order."""
-        return sorted({path for word in words for path in self._with_word(word)})
+        found = {path for word in words for path in self._with_word(word)}
+        return [path for path in self.files if path in found]
 
     def _with_word(self, word: str) -> list[Path]:
         if word not in self._words:
             sought = word.encode()
             self._words[word] = [path for path, text in self.files.items() if sought in text]
         return self._words[word]
+
+    def is_common(self, word: str, limit: int) -> bool:
+        """Whether a word stands in more than `limit` sources; looks no further than that."""
+        if word not in self._common:
+            sought = word.encode()
+            counted = itertools.islice((1 for text in self.files.values() if sought in text), limit + 1)
+            self._common[word] = sum(counted) > limit
+        return self._common[word]
 
     def module(self, path: Path) -> Module | None:
         """The parsed file; None when it is not there or no Python that we can read."""

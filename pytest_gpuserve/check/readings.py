@@ -108,7 +108,8 @@ class Readings:
             for path in (self.package.containing(names) if names else [])
             if (module := self.package.module(path)) and self._passes(module, names)
         ]
-        return sorted({*self.where.direct, *passed, *self._passed_to()})
+        found = {*self.where.direct, *passed, *self._passed_to()}
+        return [path for path in self.package.files if path in found]
 
     def _passed_to(self) -> list[Path]:
         found = [self.package.find(dotted) for dotted in self.passing.functions]

@@ -259,7 +259,7 @@ class Walk:
             case ast.Name(id=name) if not scope.is_local(name):
                 resolved = self.readings.resolve(scope.module, name)
                 if resolved and isinstance(resolved[1], ast.ClassDef):
-                    if len(self.readings.package.containing([name])) <= _COMMON:
+                    if not self.readings.package.is_common(name, _COMMON):
                         yield from self._method(resolved[0], resolved[1], "__init__")
                 elif resolved and isinstance(resolved[1], FunctionNode) and anywhere:
                     module, function = resolved[0], resolved[1]
