@@ -15,6 +15,7 @@ import pytest
 
 from pytest_gpuserve.errors import LeaseTimeout
 from pytest_gpuserve.serving import gpus
+from pytest_gpuserve.serving.gpu_watch import GpuWatch
 from pytest_gpuserve.serving.lease import Leases
 
 sys.path.append(str(Path(__file__).parent))  # the helpers beside this file are scripts, not a package
@@ -76,3 +77,22 @@ def test_a_gpu_in_use_by_a_stranger_is_not_leased(tmp_path: Path, server: Server
     other = Leases(tmp_path / "other", environment={"CUDA_VISIBLE_DEVICES": str(server.gpus[0])})
     with pytest.raises(LeaseTimeout, match=rf"GPU {server.gpus[0]} holding \d+ MiB without a lease"):
         other.acquire(1, timeout_s=0.2)
+
+
+def test_the_watch_over_a_round_tells_its_own_processes_from_a_stranger_s(server: Server) -> None:
+    """Asked of a real driver: the server's own process is known, and looking costs next to nothing."""
+    server.start()
+    server.wait_ready()
+    began = time.monotonic()
+    with GpuWatch(server.gpus, server.owns) as watch:
+        time.sleep(2.2)
+    invalid, _ = watch.findings()
+    assert [reason for reason in invalid if "another process" in reason] == []
+    (seen,) = watch.seen.values()
+    assert seen.samples >= 4
+    assert watch.cpu_s < 0.01 * (time.monotonic() - began)
+    if not seen.ours:
+        pytest.skip("the driver shows no process numbers in this container")
+    with GpuWatch(server.gpus, lambda pid: False) as watch:
+        time.sleep(0.1)
+    assert any("was used by another process" in reason for reason in watch.findings()[0])
