@@ -238,3 +238,23 @@ def test_a_suite_through_the_whole_path(pytester: pytest.Pytester) -> None:
     assert (draft["same_as"], draft["same_share"]) == ("plain", 1.0)
     assert records["quantized-v-cache-single"]["verdict"] == "dead-end"
     assert records["plain-single"]["engine"]["name"] == "llamacpp"
+
+
+def test_a_suite_on_a_server_that_runs_already(start: Start, pytester: pytest.Pytester) -> None:
+    server = start()
+    (pytester.mkdir("suites") / "real.yaml").write_text(SUITE)
+    result = pytester.runpytest_subprocess(
+        "suites",
+        "-k",
+        "plain",
+        f"--gpuserve-attach={server.target.url}",
+        "--gpuserve-run-dir=run",
+        "--benchmark-disable",
+    )
+    record = json.loads((pytester.path / "run/records/real--plain-single.json").read_text())
+    assert record["verdict"] in {"measured", "invalid"}, result.stdout.str()
+    assert record["engine"]["build"] == "attached"
+    assert record["stopped_because"]
+    (launch,) = record["launches"]
+    assert launch["command"] == [] and launch["probe"]["text"]
+    assert not server.failed()
