@@ -47,6 +47,9 @@ class Truth:
     tokens: int
     blocked: int
     sent: np.ndarray[Any, Any]
+    """Before each write."""
+    wrote: np.ndarray[Any, Any]
+    """After it."""
 
 
 @dataclass
@@ -60,6 +63,8 @@ class Row:
     itl_error_us: tuple[float, float] | None = None
     bound_us: float | None = None
     """What the client itself says that it can be off (p99)."""
+    truth_us: float | None = None
+    """How long the server's writes took (p99): the truth is no better than that."""
     throughput: float | None = None
     true_throughput: float | None = None
     server_itl_p99_ms: float | None = None
@@ -145,8 +150,9 @@ class Server:
             number, arrived, _, tokens, events, blocked = struct.unpack_from("<6Q", raw, at)
             at += 48
             sent = np.frombuffer(raw, dtype="<i8", count=events, offset=at)
-            at += 8 * events
-            found.append(Truth(number, arrived, tokens, blocked, sent))
+            wrote = np.frombuffer(raw, dtype="<i8", count=events, offset=at + 8 * events)
+            at += 16 * events
+            found.append(Truth(number, arrived, tokens, blocked, sent, wrote))
         return sorted(found, key=lambda t: t.arrived)
 
     def cpu_s(self) -> float:
@@ -225,6 +231,10 @@ def server_itl_p99_ms(truths: list[Truth]) -> float | None:
     return float(np.percentile(np.concatenate(gaps), 99)) / 1e6 if gaps else None
 
 
+def truth_us(truths: list[Truth]) -> float:
+    return float(np.percentile(np.concatenate([t.wrote - t.sent for t in truths]), 99)) / 1e3
+
+
 class Bench:
     def __init__(
         self, machine: Machine, server: Server, folder: Path, peers: list[Peer], tokenizer: Path
@@ -271,6 +281,7 @@ class Bench:
             bound_us=None if bound is None else bound * 1e3,
             throughput=result["metrics"]["output_throughput_total"],
             true_throughput=true_rate(truths),
+            truth_us=truth_us(truths),
             server_itl_p99_ms=server_itl_p99_ms(truths),
             cpu_us_per_token=result["client"]["cpu_us_per_token"],
             rss_mb=ran.rss_mb,
@@ -309,6 +320,7 @@ class Bench:
         truths = [t for t in self.server.truth() if t.tokens == tokens and len(t.sent) > 1]
         row.true_throughput = true_rate(truths)
         row.server_itl_p99_ms = server_itl_p99_ms(truths)
+        row.truth_us = truth_us(truths)
         row.throughput = reported.throughput
         ttft = [
             (said * 1e3) - (truth.sent[0] - truth.arrived) / 1e3
@@ -468,6 +480,7 @@ def table(rows: list[Row], form: str) -> str:
             pair(row.ttft_error_us),
             pair(row.itl_error_us),
             one(row.bound_us, 0),
+            one(row.truth_us, 0),
             one(row.true_throughput, 0),
             "" if row.throughput_error is None else f"{row.throughput_error:+.2%}",
             one(row.server_itl_p99_ms, 2),
@@ -479,7 +492,8 @@ def table(rows: list[Row], form: str) -> str:
         for row in rows
     ]
     heads = [
-        "load", "client", "TTFT error us p50/p99", "ITL error us p50/p99", "own bound us", "true tok/s", "said",
+        "load", "client", "TTFT error us p50/p99", "ITL error us p50/p99", "own bound us",
+        "truth +- us p99", "true tok/s", "said",
         "server ITL p99 ms", "CPU us/tok", "RSS MB", "foreign", "note",
     ]  # fmt: skip
     return tabulate(cells, heads, tablefmt=form, disable_numparse=True)

@@ -86,18 +86,21 @@ struct request {
     uint64_t events;
     uint64_t blocked; /* writes that the client's full socket refused at first */
     uint64_t *sent;   /* just before the write of each event */
+    uint64_t *wrote;  /* just after it: what the truth itself is good for */
 };
 
 static struct request *requests;
 static size_t request_count, request_room;
 
-/* Little-endian u64: count, then for each request number, arrived, ended, tokens, events, blocked and the stamps. */
+/* Little-endian u64: count, then for each request number, arrived, ended, tokens, events, blocked, and the stamps
+ * before and after each event's write. */
 static void put_truth(struct bytes *b) {
     uint64_t count = request_count;
     put(b, &count, 8);
     for (size_t i = 0; i < request_count; i++) {
         put(b, &requests[i], 6 * 8);
         put(b, requests[i].sent, 8 * requests[i].events);
+        put(b, requests[i].wrote, 8 * requests[i].events);
     }
 }
 
@@ -384,7 +387,10 @@ static int true_after(const char *text, const char *key) {
 }
 
 static void forget(void) {
-    for (size_t i = 0; i < request_count; i++) free(requests[i].sent);
+    for (size_t i = 0; i < request_count; i++) {
+        free(requests[i].sent);
+        free(requests[i].wrote);
+    }
     request_count = 0;
 }
 
@@ -429,6 +435,7 @@ static void begin(struct connection *c, enum kind kind, const char *body, uint64
         .number = (uint64_t)number,
         .arrived = t,
         .sent = malloc(8 * (size_t)(c->events + 1)),
+        .wrote = malloc(8 * (size_t)(c->events + 1)),
     };
     c->base = t + plan.ttft;
     if (plan.grid && plan.itl) c->base = (c->base + plan.itl - 1) / plan.itl * plan.itl;
@@ -522,8 +529,10 @@ static void send_due(void) {
     for (int k = 0; k < 64 && heap_used && heap[0]->due <= t; k++) {
         struct connection *c = heap[0];
         heap_remove(c);
-        int done = emit(c, t);
-        if (flush(c) < 0) hang_up(c);
+        size_t request = c->request;
+        int done = emit(c, t), state = flush(c);
+        requests[request].wrote[requests[request].events - 1] = now();
+        if (state < 0) hang_up(c);
         else if (!done) {
             c->due = c->base + plan.itl * (uint64_t)c->next_event;
             heap_add(c);
@@ -539,8 +548,11 @@ static void send_ring(void) {
         if (!c) return;
         int was_last = c == last, done = 0;
         uint64_t t = now();
+        struct request *r = &requests[c->request];
+        uint64_t before = r->events;
         for (int b = 0; b < plan.burst && !done; b++) done = emit(c, t);
         int state = flush(c);
+        for (t = now(); before < r->events; before++) r->wrote[before] = t;
         if (state < 0) hang_up(c);
         else if (!done && state == 0) ring_add(c);
         if (was_last) return;
