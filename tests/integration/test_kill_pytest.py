@@ -32,7 +32,7 @@ SUITE = """\
 suite: life
 server:
   engine: stand-in
-  model: none
+  model: example/none
   timeouts: {{shutdown: 3s}}
 workloads:
   decode: {{concurrency: 1, requests: 1, input_tokens: 8, output_tokens: {tokens}, warmup: 0, rounds: 1}}
