@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ..errors import InputError
 from .explain import Explanation, explain
-from .explain_text import WIDTH, _wrapped, conditions_of, title
+from .explain_text import WIDTH, WORDED, conditions_of, title, wrapped
 from .site import Site
 
 if TYPE_CHECKING:
@@ -237,9 +237,9 @@ def as_text(change: Change) -> str:
 def _signed(sign: str, one: Statement) -> list[str]:
     site = one.site
     lines = [f"{sign} {site.file}:{site.line}  {site.function}"]
-    lines += [f"    if {condition}" for condition in one.conditions]
+    lines += [f"    {c}" if c.startswith(WORDED) else f"    if {c}" for c in one.conditions]
     lines.append(f"    {one.code}{': ' if one.message else ''}{one.message}")
-    return [lines[0][: WIDTH + 20], *(_wrapped(line.strip(), f"{sign}     ") for line in lines[1:])]
+    return [lines[0][: WIDTH + 20], *(wrapped(line.strip(), f"{sign}     ") for line in lines[1:])]
 
 
 def as_dict(change: Change) -> dict[str, Any]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 WIDTH = 110
 FEW = 8
 """Demands and reads in the engine's other code that are shown without `--all`."""
+WORDED = ("except ", "case ")
+"""Beginnings of conditions that are no expressions."""
 FLAG = re.compile(r"--([a-z][a-z0-9-]+)")
 
 
@@ -118,10 +120,10 @@ def _block(heading: str, sites: list[Site], limit: int | None = None) -> str:
     lines = [f"{heading}:"]
     for (where, conditions), group in groupby(shown, key=lambda one: (_function(one), _conditions(one))):
         lines.append(f"  {where}")
-        lines += [_wrapped(f"if {one}", "    ") for one in conditions]
+        lines += [wrapped(one if one.startswith(WORDED) else f"if {one}", "    ") for one in conditions]
         indent = "      " if conditions else "    "
         for site in group:
-            lines += [_wrapped(line, indent) for line in _told(site)]
+            lines += [wrapped(line, indent) for line in _told(site)]
     if len(shown) < len(sites):
         lines.append(f"  ... and {len(sites) - len(shown)} more; --all lists them")
     return "\n".join(lines)
@@ -150,7 +152,8 @@ def _told(site: Site) -> Iterator[str]:
         yield at + site.code
 
 
-def _wrapped(text: str, indent: str) -> str:
+def wrapped(text: str, indent: str) -> str:
+    """Broken at blanks alone, so that code and paths stay as they are."""
     lines = text.splitlines()
     return "\n".join(
         textwrap.fill(

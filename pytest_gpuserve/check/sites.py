@@ -233,8 +233,10 @@ class Walk:
         for call in ast.walk(expression):
             if not isinstance(call, ast.Call) or effects.call_name(call) in effects.SETTERS:
                 continue
+            given = (*call.args, *(word.value for word in call.keywords))
+            handed = any(self.readings.carries(one, place.scope, directly=True) for one in given)
             for target in (call.func, *call.args):
-                for module, function, cls in self._callees(target, place):
+                for module, function, cls in self._callees(target, place, handed=handed):
                     if id(function) in place.callers:
                         continue
                     scope = self.readings.module_scope(module).inside(function, cls)
@@ -247,10 +249,10 @@ class Walk:
                             yield site
 
     def _callees(
-        self, target: ast.expr, place: Place
+        self, target: ast.expr, place: Place, *, handed: bool
     ) -> Iterator[tuple[Module, FunctionNode, ast.ClassDef | None]]:
-        """Where a call leads: while options are resolved anywhere, in other code only into constructors, and
-        only where the value asked about leads there and the default does not."""
+        """Where a call leads: while options are resolved anywhere. In other code only where the value asked about
+        leads there and the default does not, into constructors and functions that are `handed` the option."""
         scope = place.scope
         anywhere = self.readings.options.in_arguments(scope.module)
         if not anywhere and not place.telling:
@@ -261,10 +263,11 @@ class Walk:
                 if resolved and isinstance(resolved[1], ast.ClassDef):
                     if not self.readings.package.is_common(name, _COMMON):
                         yield from self._method(resolved[0], resolved[1], "__init__")
-                elif resolved and isinstance(resolved[1], FunctionNode) and anywhere:
+                elif resolved and isinstance(resolved[1], FunctionNode) and (anywhere or handed):
                     module, function = resolved[0], resolved[1]
-                    if self.readings.options.in_arguments(module):
-                        yield module, function, None
+                    # Out of the resolution of options nothing leads back into it, and the other way round.
+                    same = self.readings.options.in_arguments(module) is anywhere
+                    yield from [(module, function, None)] if same else ()
             case ast.Attribute(value=ast.Name(id="self"), attr=name) if anywhere and scope.cls is not None:
                 yield from self._method(scope.module, scope.cls, name)
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name) if scope.cls is not None:

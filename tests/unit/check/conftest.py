@@ -50,6 +50,7 @@ OLD = {
             enable_two_batch_overlap: bool = False
             enable_torch_symm_mem: bool = False
             enable_context_parallel: bool = False
+            fusion_backend: Optional[str] = None
 
             def __post_init__(self):
                 self._handle_kernels()
@@ -229,6 +230,26 @@ OLD = {
                 return self.moe_a2a_backend
     """,
     "test/fixture.py": 'def f(server_args):\n    assert server_args.moe_a2a_backend == "flashinfer"\n',
+    "srt/fusion.py": """
+        import logging
+        from sglang.srt.platform import is_sm90
+        logger = logging.getLogger(__name__)
+
+        def resolve_backend(backend):
+            if not is_sm90():
+                raise ValueError("fusion needs SM90")
+            return backend
+
+        def unrelated(size):
+            raise ValueError("never about fusion")
+
+        def configured(server_args):
+            backend = getattr(server_args, "fusion_backend", None)
+            if backend is None:
+                return None
+            unrelated(3)
+            return resolve_backend(backend)
+    """,
     "srt/template.py": "this is {{ no }} Python, moe_a2a_backend\n",
 }
 

@@ -132,6 +132,12 @@ def test_an_answer_computed_from_the_option_counts_as_reading_it(old: Package, a
     assert demand["not gathered"].conditions[-1].holds
 
 
+def test_a_function_that_is_handed_the_option_is_followed(old: Package, ask: Ask) -> None:
+    (site,) = ask(old, "fusion-backend=auto").of_kind("demand")
+    assert site.message == "fusion needs SM90"
+    assert [one.code for one in site.conditions] == ["backend is not None", "not is_sm90()"]
+
+
 def test_an_option_is_followed_through_arguments_and_globals(old: Package, ask: Ask) -> None:
     found = ask(old, "enable-torch-symm-mem")
     (site,) = found.of_kind("demand")
