@@ -393,6 +393,16 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any) -> None:
+    """A worker that died wrote no record of the case that it ran."""
+    from .xdist import case_of
+
+    case = case_of(sched.config, crashitem)
+    if case is not None:
+        sched.config.stash[SESSION].broken(case, crashitem, str(report.longrepr))
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Every worker of a run writes into the one run folder."""
     node.workerinput["gpuserve_run_dir"] = str(node.config.stash[SESSION].folder.path)

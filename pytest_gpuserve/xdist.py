@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
+    from .model import Case
+
 
 class ServeScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
     """`LoadScopeScheduling` whose scope is a family of configs, and which never runs again what killed a worker.
@@ -73,6 +75,23 @@ def families(path: Path) -> dict[str, str]:
         return root(partner) if partner else config_id
 
     return {config_id: root(config_id) for config_id in partners}
+
+
+def case_of(config: pytest.Config, nodeid: str) -> Case | None:
+    """The case of a node id, on the controller, which has no items; None for other tests."""
+    from .collect import is_suite
+    from .errors import InputError
+    from .suite import load_suite
+
+    name, _, rest = nodeid.partition("::")
+    path = config.rootpath / name
+    if not is_suite(path, config):
+        return None
+    case_id = rest.partition("[")[2].removesuffix("]")
+    try:
+        return next((case for case in load_suite(path).cases() if case.id == case_id), None)
+    except InputError:
+        return None
 
 
 def workers_that_fit(config: pytest.Config) -> int | None:

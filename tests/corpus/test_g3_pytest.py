@@ -224,6 +224,9 @@ def test_13_a_worker_that_dies_fails_its_case_alone_and_once(shared: Run) -> Non
     assert "crashed while running 'suites/g3.yaml::test_serving[kills-decode]'" in shared.text
     assert (shared.folder / "starts.txt").read_text().split().count("kills") == 1
     assert shared.record("slow-decode")["launches"], "the others went on"
+    record = shared.record("kills-decode")
+    assert (record["verdict"], record["outcome"]) == ("error", "failed")
+    assert "crashed while running" in record["text"]
 
 
 def test_07_and_22_exit_codes_and_a_review_that_is_due(tmp_path: Path) -> None:
