@@ -267,7 +267,7 @@ class Round(Dispatch):
     ) -> int:
         """Whatever is not one usual chunk; the number of token events in it.
 
-        `floor`: nothing of `data` that is not older than the read before can have arrived before this.
+        `floor`: nothing of `data` arrived before this, unless the read before left it behind.
         """
         if flight is None:
             self.drop(connection)  # closed by the server while idle, or speaking unasked
@@ -290,7 +290,7 @@ class Round(Dispatch):
         if tokens > 1:
             health = self.health
             prior = max(flight.prior, flight.sent or 0, flight.stamps[before - 1] if before else 0)
-            lost = max(0, min(stamp - prior, stamp - floor))
+            lost = max(0, stamp - (prior if flight.filled else max(prior, floor)))
             health.merged += tokens - 1
             health.lost.add(lost, tokens - 1)
             if not before:
@@ -298,6 +298,7 @@ class Round(Dispatch):
             if lost > LATE_NS:
                 health.late_merged += tokens - 1
         flight.prior = stamp
+        flight.filled = len(data) == READ_BYTES
         if complete:
             self.finish(connection, stamp)
         elif not data:

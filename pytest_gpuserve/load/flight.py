@@ -42,6 +42,7 @@ class Flight:
         "end",
         "failure",
         "fast",
+        "filled",
         "first_event",
         "framing",
         "grammar",
@@ -95,6 +96,8 @@ class Flight:
         self.answer_from: int | None = None
         """Index of the first one that is not."""
         self.done = False
+        self.filled = False
+        """The read before took all that one takes, and may have left something behind."""
         self.prior = 0
         """Stamp of the read before."""
         self.sent: int | None = None
