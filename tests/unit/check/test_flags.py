@@ -88,6 +88,13 @@ def test_what_is_wrong(args: dict[str, Any], told: str) -> None:
     assert told in str(found)
 
 
+def test_choices_that_only_the_source_tells_are_warned_of() -> None:
+    page = Page(flags=PAGE.flags, origin="source")
+    args = {"moe-a2a-backend": "own-plugin", "nope": 1}
+    found = check_flags(config(args), page, "0.5.23")
+    assert [one.severity for one in found] == ["warning", "error"]
+
+
 def test_abbreviations_are_warned_of() -> None:
     (found,) = check({"tp": 8})
     assert found.severity == "warning"
