@@ -75,9 +75,12 @@ class SuiteFile(pytest.Module):
         taken = self.config.stash.setdefault(SUITES, {})
         other = taken.setdefault(self.suite.name, self.path)
         if other != self.path:
+            from .yaml_source import shown
+
             raise InputError(
-                f"{self.path}: the suite is named {self.suite.name!r}, and so is {other}; give one of them "
-                "another `suite:`, since baselines are filed under the name"
+                f"suite: the name {self.suite.name!r} is taken by {shown(other)}; give one of them another "
+                "`suite:`, since baselines are filed under the name",
+                self.suite.place,
             )
 
 

@@ -295,6 +295,8 @@ class Suite(Struct, frozen=True, kw_only=True):
     workloads: dict[str, Workload]
     configs: tuple[Config, ...]
     launches: Launches = Launches()
+    place: Place | None = None
+    """Where its name is written, or the file's beginning."""
 
     def config(self, config_id: str) -> Config:
         return next(c for c in self.configs if c.id == config_id)

@@ -283,7 +283,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if plan.skip:
         session.note(case, item.nodeid, verdict=Verdict.SKIPPED, outcome="skipped", reason=plan.skip)
     elif end is not None and not end.run and not session.options.run_dangerous:
-        session.note(case, item.nodeid, verdict=Verdict.DEAD_END, outcome="xfailed", reason="never started")
+        verdict, outcome = (
+            (Verdict.SKIPPED, "skipped") if item.config.option.runxfail else (Verdict.DEAD_END, "xfailed")
+        )
+        session.note(case, item.nodeid, verdict=verdict, outcome=outcome, reason="never started")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -306,6 +309,9 @@ def pytest_runtest_makereport(
         return report
     from .report.junit import PREFIX, properties
 
+    if report.when == "call":
+        came_to = "xfailed" if hasattr(report, "wasxfail") and report.skipped else report.outcome
+        result = item.stash[RESULT] = item.config.stash[SESSION].came_to(result, came_to)
     others = [one for one in item.user_properties if not str(one[0]).startswith(PREFIX)]
     item.user_properties[:] = [*others, *properties(result.record)]
     report.user_properties = list(item.user_properties)

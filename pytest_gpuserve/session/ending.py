@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import EngineMissing
+from ..errors import InputError
 from ..record import Record, Verdict
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def end(here: Here, happened: Happened) -> Result:
         text=str(error) if error else judgement.text if judgement else "",
         error=error,
     )
-    if happened.plan.dead_end is not None:
+    if happened.plan.dead_end is not None and ending.verdict is not Verdict.ERROR:
         ending = _documented(here, happened, ending)
     made = record(here, happened, verdict=ending.verdict, outcome=ending.outcome, text=ending.text)
     told = judgement or error
@@ -115,7 +115,7 @@ def record(here: Here, happened: Happened, *, verdict: Verdict, outcome: str, te
     config, dead_end = case.config, plan.dead_end
     try:
         build = None if plan.skip else here.build(config)
-    except EngineMissing:
+    except InputError:  # nobody can say which
         build = None
     launches = measured.launches.get(case.workload.name, []) if measured else []
     return Record(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import BaselineError, CaseError, EngineMissing, NotComparable
+from ..errors import BaselineError, CaseError, EngineMissing, NotComparable, SiteError
 from ..record import Verdict
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def planned(here: Here, case: Case) -> Plan:
         return Plan(skip="; ".join(lacks))
     try:
         build = here.build(config)
+    except SiteError as error:
+        return Plan(problem=CaseError(str(error)))
     except EngineMissing as error:
         if (simulation := here.options.simulation) is not None:
             return Plan(skip=simulation.unknown(case) or str(error))
@@ -69,9 +71,10 @@ def planned(here: Here, case: Case) -> Plan:
     dead_end = config.dead_end or here.registry.resolve(config, build, here.host)
     if dead_end and dead_end.kind in STARTING and here.attached(config):
         dead_end = None  # nothing is started, and whatever it is about, it runs
-    try:
-        here.baselines.find(here.host, case)
-    except BaselineError as error:
-        return Plan(dead_end=dead_end, problem=NotComparable(str(error)))
+    if dead_end is None or dead_end.kind == "slower":  # others are decided by no figures
+        try:
+            here.baselines.find(here.host, case)
+        except BaselineError as error:
+            return Plan(problem=NotComparable(str(error)))
     due = texts.review_due(dead_end, here.options.today) if dead_end else None
     return Plan(dead_end=dead_end, review_due=due or "")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import CaseError, Crashed, StartFailed
+from ..errors import CaseError, Crashed, GpuserveError, StartFailed
 from ..model import Launches
 from ..record import Failure, Verdict
 from .ending import Happened, Result, end, record
@@ -54,9 +54,22 @@ class Session:
     def run(self, case: Case, selected: Sequence[Case], nodeid: str) -> Result:
         """Measure and judge one case; `selected` are the cases of its config in this run, itself among them."""
         happened = Happened(case=case, plan=self.plan(case), nodeid=nodeid, started=datetime.now(UTC))
-        result = end(self.here, self._happen(happened, selected))
+        try:
+            result = end(self.here, self._happen(happened, selected))
+        except (GpuserveError, OSError) as error:
+            result = end(self.here, replace(happened, error=self._stopped_by(error, selected)))
         self.folder.write(result.record)
         return result
+
+    def _stopped_by(self, error: GpuserveError | OSError, selected: Sequence[Case]) -> CaseError:
+        """What kept a config from being measured, for all of its cases: none of them tries again."""
+        told = str(error) if isinstance(error, GpuserveError) else f"{type(error).__name__}: {error}"
+        ended = error if isinstance(error, CaseError) else CaseError(told)
+        for one in selected:
+            run = self._pool.measured(one.suite, one.config.id) if self._pool else None
+            if run is not None and not run.launches.get(one.workload.name):
+                run.errors.setdefault(one.workload.name, ended)
+        return ended
 
     def note(self, case: Case, nodeid: str, *, verdict: Verdict, outcome: str, reason: str) -> Record:
         """The record of a case that is not run: what the host lacks, or a dead end that is never started."""
@@ -210,6 +223,16 @@ class Session:
         """The end of a case by an error that is none of a case's: ours, the machine's, another plugin's."""
         made = self.note(case, nodeid, verdict=Verdict.ERROR, outcome="failed", reason=text)
         return Result(record=made)
+
+    def came_to(self, result: Result, outcome: str) -> Result:
+        """The same end, seen with what the test came to: marks of somebody else's have a say, and `--runxfail`."""
+        told = result.record
+        if outcome == told.outcome:
+            return result
+        why = f"the test {outcome}, where the case alone would have {told.outcome}"
+        made = msgspec.structs.replace(told, outcome=outcome, warnings=[*told.warnings, why])
+        self.folder.write(made)
+        return replace(result, record=made)
 
     def stop_failed(self, result: Result, error: CaseError) -> Result:
         """The same end, seen with what was left after it: whatever came out before, that is what counts now."""

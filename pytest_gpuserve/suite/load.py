@@ -72,6 +72,7 @@ def load_suite(
         workloads={w.name: w for built in workloads.values() for w in built},
         configs=configs,
         launches=_launches(source, spec.launches),
+        place=source.place("suite"),
     )
     _check_ids(source, configs)
     _check_partners(source, suite)

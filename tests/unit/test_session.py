@@ -170,3 +170,46 @@ def test_a_stop_failure_is_raised_once(session):
     session.pool.runs["s", "c"] = ConfigRun(stop_error=StopFailed("left"))
     assert "left" in str(session.take_stop_error(case()))
     assert session.take_stop_error(case()) is None
+
+
+def test_a_baseline_that_cannot_be_read_fails_what_it_decides_and_nothing_else(session, tmp_path):
+    broken = tmp_path / "baselines" / "h200-x1" / "s.yaml"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("cases:\n  c-decode: {out")
+    slower = msgspec.structs.replace(END, kind="slower", match=())
+    for one in (case(), case(dead_end=slower)):
+        plan = planned(session.here, one)
+        assert "h200-x1/s.yaml" in str(plan.problem)
+        assert plan.dead_end is None, "an unread file opens no dead end"
+        session._plans.clear()
+        result = session.run(one, [one], "node")
+        assert (result.record.verdict, result.record.outcome) == (Verdict.NOT_COMPARABLE, "failed")
+    assert planned(session.here, case(dead_end=END)) == Plan(dead_end=END)
+
+
+def test_a_broken_site_file_fails_the_cases_with_a_record(session, tmp_path):
+    (tmp_path / "gpuserve.local.yaml").write_text("engines: {sglang: {pyton: /x}}")
+    session = Session(session.options, session.folder, lambda text: None)
+    session.here.__dict__["host"] = HOST
+    one = case()
+    result = session.run(one, [one], "node")
+    assert "pyton" in str(result.error)
+    assert (result.record.verdict, result.record.outcome) == (Verdict.ERROR, "failed")
+    assert session.folder.read() == [result.record]
+
+
+def test_what_keeps_a_config_from_being_measured_is_told_by_all_its_cases(session):
+    first = case()
+    second = msgspec.structs.replace(first, workload=msgspec.structs.replace(first.workload, name="batch"))
+    starts = []
+
+    def server(suite, config, index):
+        starts.append(index)
+        raise OSError(28, "No space left on device")
+
+    session._server = server
+    for one in (first, second):
+        result = session.run(one, [first, second], "node")
+        assert "No space left" in str(result.error)
+        assert (result.record.verdict, result.record.outcome) == (Verdict.ERROR, "failed")
+    assert starts == [0]
