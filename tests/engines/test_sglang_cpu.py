@@ -203,7 +203,8 @@ def failed(server: Server) -> Any:
 
 def test_a_wrong_flag(make: Make) -> None:
     failure = failed(make(args=ARGS | {"no-such-flag": True}))
-    assert (failure.failure_class, failure.phase, failure.exit_status) == ("config_invalid", "args", 2)
+    assert (failure.failure_class, failure.phase) == ("config_invalid", "args")
+    assert failure.exit_status in {2, None}, "it may be stopped before it has ended by itself"
     assert "no-such-flag" in failure.message
 
 
