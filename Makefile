@@ -1,5 +1,7 @@
 # Both commands make a virtual environment in .venv the first time.
-PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+# The first that runs and is new enough; a name on the PATH alone says nothing (pyenv's shims).
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -8,6 +10,7 @@ SGLANG_CPU := $(or $(GPUSERVE_SGLANG_CPU),.venv-sglang-cpu)
 .PHONY: demo test sglang-cpu lint clean
 
 $(VENV)/.made: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one: make PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[local,test]'
 	touch $@

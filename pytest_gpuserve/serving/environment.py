@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PYTESTS_OWN = ("PYTEST_", "COV_CORE_")
 TELLING = (
     *("NCCL_", "SGLANG_", "SGL_", "VLLM_", "CUDA_", "HF_", "TORCH", "PYTORCH_", "FLASHINFER_", "TRITON_"),
-    *("NVIDIA_", "OMP_", "LLAMA_", "GGML_", "LD_PRELOAD", "LD_LIBRARY_PATH"),
+    *("NVIDIA_TF32_OVERRIDE", "OMP_", "LLAMA_", "GGML_", "LD_PRELOAD", "LD_LIBRARY_PATH"),
 )
 """Prefixes of variables that change what an engine does; they go into the record."""
 
