@@ -23,8 +23,9 @@ class Api(Struct, frozen=True, kw_only=True):
     chunk_usage: bool = False
     """Each chunk can carry the count of tokens so far (`continuous_usage_stats`, or `meta_info` of
     `generate`)."""
-    keep_alive: bool = True
-    """A connection carries another request after a stream; False where the server closes it unsaid."""
+    keep_alive: bool | None = True
+    """A connection carries another request after a stream; False where the server closes it unsaid, None
+    where nobody knows and the client has to find out."""
     ignore_eos: bool = True
     """The server takes `ignore_eos`."""
     vocabulary: int = 32000

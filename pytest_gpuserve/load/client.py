@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from .clock import STEP_NS, read_offset
+from .clock import STEP_NS, RunDelay, read_offset
 from .connection import READ_BYTES, Connection, Unreachable, allow_files
 from .dispatch import AHEAD, WRITE, Dispatch, Poll
 from .events import COUNT_KEY
@@ -116,6 +116,7 @@ class Round(Dispatch):
         self._progress = progress
         self._nap_s = 0.0
         self._chunks_before = self._merged_before = self._awake_ticks = 0
+        self._run_delay = RunDelay()
         self._offset = 0
         """What a kernel stamp has to lose to count from the start."""
 
@@ -132,6 +133,7 @@ class Round(Dispatch):
                 self.fail_all(reason)
             else:
                 gc.disable()
+                self._run_delay.take_ns()
                 offset, self.health.clock_uncertainty_ns = read_offset()
                 cpu = time.thread_time_ns()
                 self.start = _now()
@@ -142,6 +144,7 @@ class Round(Dispatch):
             if collecting:
                 gc.enable()
             self.close()
+            self._run_delay.close()
         requests = self.ledger.close()
         self.health.cpu_ns = time.thread_time_ns() - cpu
         return self._samples(requests, started)
@@ -257,6 +260,8 @@ class Round(Dispatch):
             elif not ready:
                 self._idle_moment()
         health.chunks = chunks
+        if not (self.stalled or self.interrupted):
+            self.find_out()
         if self.stalled:
             self.abandon("stalled", "no token on any connection")
         else:
@@ -267,10 +272,11 @@ class Round(Dispatch):
     ) -> int:
         """Whatever is not one usual chunk; the number of token events in it.
 
-        `floor`: nothing of `data` arrived before this, unless the read before left it behind.
+        `floor`: nothing of `data` arrived before this, unless the read before left it behind; and as much
+        earlier as this thread was kept from running, for then it may have been there all the while.
         """
         if flight is None:
-            self.drop(connection)  # closed by the server while idle, or speaking unasked
+            self.hung_up(connection)
             return 0
         before = len(flight.stamps)
         try:
@@ -278,8 +284,10 @@ class Round(Dispatch):
                 flight.read(data, stamp)
                 complete = flight.response.complete
             else:
-                flight.close(stamp)
+                last = max(flight.prior, flight.stamps[-1] if before else 0)
+                flight.close(last or stamp)
                 complete = flight.response.eof()
+                stamp = last if complete and last else stamp  # a closed connection has no stamp of its own
         except EncodingRefused as error:
             self.lost(connection, "content_encoding", str(error), stamp)
             return 0
@@ -290,7 +298,8 @@ class Round(Dispatch):
         if tokens > 1:
             health = self.health
             prior = max(flight.prior, flight.sent or 0, flight.stamps[before - 1] if before else 0)
-            lost = max(0, stamp - (prior if flight.filled else max(prior, floor)))
+            since = floor - self._run_delay.take_ns()
+            lost = max(0, stamp - (prior if flight.filled else max(prior, since)))
             health.merged += tokens - 1
             health.lost.add(lost, tokens - 1)
             if not before:
@@ -370,6 +379,8 @@ class Round(Dispatch):
     def _tick(self, now: int) -> bool:
         """Every 50 ms; True when the round is to end."""
         health = self.health
+        self.watch_over(now)
+        self._run_delay.take_ns()
         if health.stamp_source == "kernel":
             offset = read_offset(10)
             moved = abs(offset.ns + self.start - self._offset)

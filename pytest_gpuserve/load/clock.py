@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import NamedTuple
 
@@ -31,3 +32,36 @@ def read_offset(tries: int = 50) -> Offset:
             best_width = after - before
             best = wall - (before + after) // 2
     return Offset(best, (best_width + 1) // 2)
+
+
+class RunDelay:
+    """How long this thread was ready to run and did not get to: the kernel's own count (/proc,
+    `schedstat`)."""
+
+    def __init__(self) -> None:
+        self._file: int | None
+        try:
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            self._seen = self._read(self._file)
+        except (OSError, ValueError, IndexError):
+            self._file = None
+
+    @property
+    def known(self) -> bool:
+        return self._file is not None
+
+    def take_ns(self) -> int:
+        """Since the last call; 0 where it is not known."""
+        if self._file is None:
+            return 0
+        before, self._seen = self._seen, self._read(self._file)
+        return self._seen - before
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    @staticmethod
+    def _read(file: int) -> int:
+        return int(os.pread(file, 96, 0).split()[1])

@@ -34,9 +34,13 @@ def _apis(*kinds: ApiKind, token_ids: bool = True, **traits: Any) -> dict[ApiKin
 DIALECTS: dict[str, dict[ApiKind, Api]] = {
     "sglang": _apis("generate", "completions", "chat", chunk_usage=True),
     "vllm": _apis("completions", "chat", chunk_usage=True),
-    "llamacpp": _apis("completions", "chat", vocabulary=8000, extra={"cache_prompt": False}),
-    "transformers": _apis("chat", "completions", token_ids=False, promises_done=False, ignore_eos=False),
-    "openai": _apis("chat", "completions", "generate", token_ids=False),
+    "llamacpp": _apis(
+        "completions", "chat", vocabulary=8000, keep_alive=False, extra={"cache_prompt": False}
+    ),
+    "transformers": _apis(
+        "chat", "completions", token_ids=False, promises_done=False, ignore_eos=False, keep_alive=None
+    ),
+    "openai": _apis("chat", "completions", "generate", token_ids=False, keep_alive=None),
 }
 """By engine, the most exact kind of API first. `openai` is any other server: prompts are text."""
 

@@ -27,6 +27,12 @@ AHEAD = 16
 GONE = 100
 """Connections refused in a row after which the server counts as gone and nothing more is sent."""
 
+GRACE_NS = 50_000_000
+"""How long a server is watched after a response before it counts as one that keeps connections."""
+
+_keeps: dict[tuple[str, int], bool] = {}
+"""What was found out, by address, for the rounds that follow."""
+
 _now = time.monotonic_ns
 
 
@@ -71,6 +77,17 @@ class Dispatch:
         self.poller: select.epoll | Poll = select.epoll() if hasattr(select, "epoll") else Poll()
         self._address: Address | None = None
         self._idle: deque[Connection] = deque()
+        self._opening: deque[Connection] = deque()
+        """Begun ahead of a request, and not ready yet."""
+        self._watched: deque[tuple[int, Connection]] = deque()
+        """Used connections, and until when they are watched."""
+        self._keeps = api.keep_alive
+        """Whether the server keeps a connection after a response that does not say otherwise. A request
+        sent on one that it is about to close is lost, and none is sent twice: while this is None, a used
+        one is not used again.
+        """
+        if self._keeps is None:
+            self._keeps = _keeps.get((target.host, target.port))
         self._refused = 0
         self._head = request_head(target, api)
         self._counted = api.kind == "generate" or api.chunk_usage
@@ -83,6 +100,8 @@ class Dispatch:
         self._address.settle()
         traffic = self.traffic
         count = traffic.concurrency if traffic.concurrency is not None else AHEAD
+        if self._keeps is False:
+            count += self._spares
         if traffic.requests is not None:
             count = min(count, traffic.requests)
         for connection in open_ahead(self._address, count):
@@ -90,6 +109,11 @@ class Dispatch:
             self._idle.append(connection)
         if all(c.kernel_stamps for c in self._idle) and await_stamps():
             self.health.stamp_source = "kernel"
+
+    @property
+    def _spares(self) -> int:
+        """Connections ahead of a closed loop whose server closes each after one response."""
+        return 1 + (self.traffic.concurrency or 0) // 8
 
     def close(self) -> None:
         for connection in self.connections.values():
@@ -107,6 +131,7 @@ class Dispatch:
                 return
             self._refused = 0
             if connection.flight is None:
+                self._opening.remove(connection)
                 self._idle.appendleft(connection)
         if connection.flight is not None and connection.out is not None:
             self._send(connection, connection.flight)
@@ -114,12 +139,42 @@ class Dispatch:
             connection.writing = False
             self.poller.modify(connection.fd, READ)
 
+    def hung_up(self, connection: Connection) -> None:
+        """The server closed a connection that carries nothing, or spoke on it unasked."""
+        if any(connection is watched for _, watched in self._watched):
+            self._found(keeps=False)
+        self.drop(connection)
+
+    def watch_over(self, now: int) -> None:
+        """A server that has kept a used connection for the grace keeps them.
+
+        The watched ones are let go all the same: a server of one thread serves no other while they are open.
+        """
+        if self._watched and self._watched[0][0] <= now:
+            self._found(keeps=True)
+
+    def find_out(self) -> None:
+        """After the last response: watch for the rest of the grace, so that the next round knows."""
+        while self._keeps is None and self._watched:
+            left = self._watched[0][0] - (_now() - self.start)
+            for fd, _ in self.poller.poll(max(0.0, left * 1e-9), len(self.connections) + 1):
+                if fd in self.connections:
+                    self.hung_up(self.connections[fd])
+            self.watch_over(_now() - self.start)
+
+    def _found(self, *, keeps: bool) -> None:
+        self._keeps = _keeps[self.target.host, self.target.port] = keeps
+        watched, self._watched = self._watched, deque()
+        for _, connection in watched:
+            self.drop(connection)
+
     def drop(self, connection: Connection) -> None:
         """Close it; it carries nothing."""
         if self.connections.pop(connection.fd, None) is None:
             return
-        if connection in self._idle:
-            self._idle.remove(connection)
+        for waiting in (self._idle, self._opening):
+            if connection in waiting:
+                waiting.remove(connection)
         self.poller.unregister(connection.fd)
         connection.close()
 
@@ -145,7 +200,7 @@ class Dispatch:
                 self._next(due)
             if due is None:
                 self.sending = False
-            elif len(self._idle) < AHEAD // 2:
+            elif len(self._idle) + len(self._opening) < AHEAD // 2:
                 self._spare()
             return
         if traffic.duration_ns is not None and now >= traffic.duration_ns:
@@ -153,9 +208,15 @@ class Dispatch:
         while self.sending and self.in_flight < (traffic.concurrency or 1):
             self._next(now)
 
+    def _stock(self) -> None:
+        """Open one ahead for the next request. After the one of this request: a server of one thread takes
+        them in order."""
+        if len(self._idle) + len(self._opening) < self._spares and self.sending:
+            self._spare()
+
     def _spare(self) -> None:
         try:
-            self._connect()
+            self._opening.append(self._connect())
         except (Unreachable, OSError):
             return  # the request that needs it will say so
 
@@ -167,6 +228,8 @@ class Dispatch:
         flight = self._flight(planned, due)
         if self._idle:
             connection = self._idle.pop()
+        elif self._opening:
+            connection = self._opening.popleft()
         else:
             try:
                 connection = self._connect()
@@ -216,16 +279,20 @@ class Dispatch:
         connection.flight = None
         self.in_flight -= 1
         self._end(flight, stamp)
-        if self.api.keep_alive and flight.response.keep_alive and connection.out is None:
-            self._idle.append(connection)
-        else:
+        if self._keeps is False or not flight.response.keep_alive or connection.out is not None:
             self.drop(connection)
+        elif self._keeps is None:
+            self._watched.append((_now() - self.start + GRACE_NS, connection))
+        else:
+            self._idle.append(connection)
         traffic = self.traffic
         if self.sending and traffic.mode == "closed":
             if traffic.duration_ns is not None and _now() - self.start >= traffic.duration_ns:
                 self.sending = False
             else:
                 self._next(stamp)
+                if not flight.response.keep_alive or self._keeps is False:
+                    self._stock()
 
     def lost(self, connection: Connection, reason: str, detail: str, stamp: int | None = None) -> None:
         """The connection failed, and its request with it."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+
+from pytest_gpuserve.load.api import Target
 
 from .conftest import APIS, CHUNKED, HEAD, Step, chunk, measure, stream, workload
 from .test_faults import GOOD, text
@@ -80,9 +83,56 @@ def test_a_server_that_closes_without_saying_so(loopback: Start) -> None:
     answer = head + chunk(BODY) + b"0\r\n\r\n"
     server = loopback(lambda _: [Step(0, answer), Step(0.01, None)])
     api = msgspec.structs.replace(APIS["completions"], keep_alive=False)
-    samples = measure(server.target, workload(requests=4, concurrency=2), api)
-    assert [s.failure for s in samples.requests] == [None] * 4, samples.first_failure
-    assert server.connections == 4
+    samples = measure(server.target, workload(requests=40, concurrency=2), api)
+    assert [s.failure for s in samples.requests] == [None] * 40, samples.first_failure
+    assert 40 <= server.connections <= 44
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_whether_a_server_closes_unsaid_is_found_out_without_losing_a_request(
+    loopback: Start, concurrency: int
+) -> None:
+    """Not known: a used connection is not used again before the server has had the time to close it."""
+    api = msgspec.structs.replace(APIS["completions"], keep_alive=None)
+    closing = loopback(lambda _: [Step(0, stream(*GOOD)), Step(0.01, b""), Step(0, None)])
+    keeping = loopback(lambda _: [Step(0.005, stream(*GOOD))])
+    load = workload(requests=30, concurrency=concurrency)
+    for server in (closing, keeping):
+        samples = measure(server.target, load, api)
+        assert [s.failure for s in samples.requests] == [None] * 30, samples.first_failure
+    before = closing.connections, keeping.connections
+    assert before[0] >= 30 and before[1] <= 30
+    for server in (closing, keeping):
+        assert measure(server.target, load, api).first_failure == ""
+    assert closing.connections - before[0] >= 30
+    assert keeping.connections - before[1] == concurrency, "known by now"
+
+
+@pytest.mark.parametrize("says_close", [True, False])
+def test_a_server_that_serves_one_connection_after_the_other(says_close: bool) -> None:
+    """A connection opened ahead, or kept open while another is used, must not hold such a server up."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    head = HEAD + (b"connection: close\r\n" if says_close else b"")
+    answer = head + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
+
+    def serve() -> None:
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            with sock:
+                while sock.recv(65536):
+                    sock.sendall(answer)
+                    if says_close:
+                        break
+
+    threading.Thread(target=serve, daemon=True).start()
+    api = msgspec.structs.replace(APIS["completions"], keep_alive=None)
+    target = Target(host="127.0.0.1", port=listener.getsockname()[1])
+    samples = measure(target, workload(requests=6), api, stall_s=5.0)
+    listener.close()
+    assert [s.failure for s in samples.requests] == [None] * 6, samples.first_failure
 
 
 def test_connection_close_opens_another(loopback: Start) -> None:
@@ -90,7 +140,7 @@ def test_connection_close_opens_another(loopback: Start) -> None:
     server = loopback(lambda _: [Step(0, answer), Step(0, None)])
     samples = measure(server.target, workload(requests=3))
     assert [s.failure for s in samples.requests] == [None] * 3
-    assert server.connections == 3
+    assert 3 <= server.connections <= 5
 
 
 def test_http_1_0(loopback: Start) -> None:

@@ -285,6 +285,17 @@ def test_valid(request_: Sample, load: Workload) -> None:
     assert summary(request_, load=load).invalid == []
 
 
+def test_on_a_busy_machine_lateness_is_told_and_does_not_spoil_the_round() -> None:
+    load = workload(busy_machine=True)
+    together = samples(sample(at=(100,) * 16), load=load)
+    together.health.chunks, together.health.late_merged = 100, 50
+    result = metrics.summarise(together, load)
+    assert result.invalid == []
+    told = " / ".join(result.warnings)
+    assert "landed together" in told and "client saturated" in told
+    assert summary(sample(output_asked=128), load=load).invalid, "what the server did wrong stays wrong"
+
+
 def test_text_prompts_are_binding_only_with_a_tolerance() -> None:
     load = workload()
     round_ = samples(sample(input_tokens=30), load=load)
