@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import ending, leftovers, lock_file, log_file, processes
 from .processes import NONCE_VARIABLE
+from .vitals import Vitals
 
 if TYPE_CHECKING:
     import socket
@@ -119,6 +120,8 @@ class Keeper:
         self._disk_full = False
         self._sample_after: float | None = FIRST_SAMPLE_S
         self._next_sample = time.monotonic() + FIRST_SAMPLE_S
+        self._vitals: Vitals | None = None
+        self._next_vitals = 0.0
         self._poll = select.poll()
         self._poll.register(channel, select.POLLIN)
         self._wake, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -220,6 +223,7 @@ class Keeper:
         self._reap()
         self._mind_log()
         self._sample()
+        self._look_at_vitals()
 
     def _signalled(self, number: int, frame: object) -> None:
         if number != signal.SIGCHLD:
@@ -263,6 +267,7 @@ class Keeper:
             case "serving":
                 self._take_sample()
                 self._sample_after = None  # no looking around while somebody measures
+                self._vitals = Vitals(order["members"], self.spec.port)
 
     def _lose_driver(self) -> None:
         if self._driver_gone is None:
@@ -286,6 +291,15 @@ class Keeper:
         except OSError as error:
             self._capped = None
             self._tell(event="note", text=f"the log cannot be capped: {error}")
+
+    def _look_at_vitals(self) -> None:
+        if self._vitals is None or self._reason or time.monotonic() < self._next_vitals:
+            return
+        self._next_vitals = time.monotonic() + TICK_S
+        for process in self._vitals.missing():
+            self._tell(event="missing", process=process)
+        if self._vitals.closed():
+            self._tell(event="closed")
 
     def _sample(self) -> None:
         if self._sample_after is not None and time.monotonic() >= self._next_sample:

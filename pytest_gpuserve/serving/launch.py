@@ -39,6 +39,10 @@ class Supervised:
         """Exit status of the engine's parent once it has ended; negative: killed by that signal."""
         self.disk_full: int | None = None
         """Free bytes when the disk was found full."""
+        self.missing: list[str] = []
+        """Processes that were there when it became ready and have ended since."""
+        self.closed = False
+        """It no longer listens on its port."""
         self.notes: list[str] = []
         self.report: dict[str, Any] | None = None
         """What was left after the end, once it has ended."""
@@ -107,6 +111,10 @@ class Supervised:
                 self.exited = event["status"]
             case "disk":
                 self.disk_full = event["free"]
+            case "missing":
+                self.missing.append(event["process"])
+            case "closed":
+                self.closed = True
             case "note":
                 self.notes.append(event["text"])
             case "stopped":
@@ -119,8 +127,12 @@ class Supervised:
             self.hear(0.1)
 
     def serving(self) -> None:
-        """Say that measuring begins: the supervisor no longer looks into the engine's processes."""
-        self._order(do="serving")
+        """Say that measuring begins: the supervisor looks no longer into the engine's processes, only after
+        them.
+        """
+        now = processes.table()
+        members = [(pid, now[pid].started, processes.describe(pid)) for pid in self.members() if pid in now]
+        self._order(do="serving", members=members)
 
     def ask_stop(self, grace: float, *, hurry: bool = False) -> None:
         """Ask for the end; `hurry` leaves out what is left of the grace."""

@@ -41,6 +41,8 @@ READY_PATIENCE_S = 120.0
 """From the ready line to an answer."""
 FOREIGN_PATIENCE_S = 5.0
 """From the ready line to our own process having the port."""
+LOOK_S = 0.5
+"""Between two looks at the log once a process is missing."""
 FAILED_GRACE_S = 5.0
 """A server that has failed has nothing to drain."""
 GPU_MEMORY_PATIENCE_S = 60.0
@@ -102,6 +104,9 @@ class Server:
         self._phases: list[PhaseTime] = []
         self._warnings: list[str] = []
         self._ended = False
+        self._dying = False
+        self._next_look = 0.0
+        self._root_when_ready: Failure | None = None
 
     # --- start ---
 
@@ -198,6 +203,7 @@ class Server:
                 if self._serves(time.monotonic() - said_ready if self._engine.ready else 0.0):
                     break
         self._ready_s = time.monotonic() - self._began
+        self._root_when_ready = watch.classifier.root
         watch.enter("serving")
         supervised.serving()
         self._say(f"{self._what}: ready in {self._limits.reported(self._ready_s):.0f} s")
@@ -234,7 +240,23 @@ class Server:
         if supervised is None:
             return self._ended
         supervised.hear()
-        return supervised.over or supervised.disk_full is not None
+        return supervised.over or supervised.disk_full is not None or self._is_dying(supervised)
+
+    def _is_dying(self, supervised: Supervised) -> bool:
+        """It has closed its port; or one of its processes has ended and the log has a root error since it was
+        ready.
+
+        A helper process may come and go, and a request may be refused with a traceback: only both together
+        count.
+        """
+        watch = self._watch
+        if supervised.closed or not supervised.missing or watch is None:
+            return supervised.closed
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + LOOK_S
+            watch.poll()
+            self._dying = self._dying or watch.classifier.root not in (None, self._root_when_ready)
+        return self._dying
 
     def owns(self, pid: int) -> bool | None:
         """Whether a process is one of this server's; None when there is no process of that number."""

@@ -55,6 +55,10 @@ def how_it_ended(supervised: Supervised, phase: str) -> str:
         status = supervised.exited
         how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
         return f"{how} in phase {phase}"
+    if supervised.closed:
+        return f"no longer listens on its port, in phase {phase}"
+    if supervised.missing and supervised.report is None and not supervised.lost:
+        return f"lost process {supervised.missing[0]} in phase {phase}, and says that it cannot go on"
     if supervised.report is not None:
         return f"was ended by its supervisor in phase {phase}: {supervised.report['reason']}"
     return f"was ended in phase {phase}: its supervisor and the guard of it were killed"

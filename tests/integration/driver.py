@@ -44,16 +44,19 @@ def make(folder: Path, port: int, wanted: dict[str, Any]) -> Server:
 
 
 def keep_busy(target: Target) -> None:
-    """One streamed completion that lasts longer than anybody lives here."""
+    """One streamed completion after the other, for as long as somebody answers."""
     import requests
 
-    body = {"model": "none", "prompt": "a b c", "max_tokens": 4000, "stream": True, "ignore_eos": True}
-    try:
-        with requests.post(f"{target.url}/v1/completions", json=body, stream=True, timeout=600) as answer:
-            for _ in answer.iter_content(256):
-                pass
-    except requests.RequestException:
-        pass
+    body = {"model": "none", "prompt": "a b c", "max_tokens": 400, "stream": True, "ignore_eos": True}
+    while True:
+        try:
+            with requests.post(f"{target.url}/v1/completions", json=body, stream=True, timeout=600) as answer:
+                answer.raise_for_status()
+                for _ in answer.iter_content(256):
+                    pass
+        except requests.RequestException as error:
+            print(error, file=sys.stderr)
+            return
 
 
 def main(folder: Path, port: int, wanted: dict[str, Any]) -> None:

@@ -132,7 +132,7 @@ def family(gpu_mib: int) -> dict[str, int]:
     return members
 
 
-def watch(members: dict[str, int]) -> None:
+def watch(members: dict[str, int], mode: str) -> None:
     while True:
         try:
             pid, status = os.waitpid(-1, 0)
@@ -141,7 +141,11 @@ def watch(members: dict[str, int]) -> None:
             continue
         if pid in members.values():
             say(f"Subprocess {pid} crashed with exit code {os.waitstatus_to_exitcode(status)}.")
-            os._exit(9)
+            if mode != "lingers":
+                os._exit(9)
+            print(
+                TRACEBACK, file=sys.stderr, flush=True
+            )  # and waits for something, as SGLang does for core dumps
 
 
 def main() -> None:
@@ -167,7 +171,7 @@ def main() -> None:
         print(TRACEBACK, file=sys.stderr, flush=True)
         sys.exit(1)
     members = {} if options.alone else family(options.gpu_mib)
-    threading.Thread(target=watch, args=(members,), daemon=True).start()
+    threading.Thread(target=watch, args=(members, options.mode), daemon=True).start()
     say("Load weight begin.")
     if options.mode == "hopeless":
         print(TRACEBACK, file=sys.stderr, flush=True)
@@ -176,7 +180,7 @@ def main() -> None:
         time.sleep(1000)
     for _ in range(options.flood):
         sys.stdout.write(("y" * 1023 + "\n") * 1024)
-    if options.mode != "dies":
+    if options.mode not in ("dies", "closes"):
         time.sleep(options.after)
     if options.mode == "deluded":  # SGLang on a taken port
         say("[Errno 98] error while attempting to bind on address: address already in use")
@@ -189,6 +193,10 @@ def main() -> None:
         time.sleep(options.after)
         print(TRACEBACK, file=sys.stderr, flush=True)
         os._exit(1)
+    if options.mode == "closes":
+        time.sleep(options.after)
+        server.shutdown()
+        server.server_close()
     while True:
         time.sleep(1000)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import sys
 import threading
@@ -264,6 +265,60 @@ def test_a_death_while_serving_is_seen_at_once(make: Callable[..., Server]) -> N
     assert "KeyError: 12" in str(error)
     with pytest.raises(Crashed):
         server.check()
+
+
+def until_failed(server: Server, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not server.failed() and time.monotonic() < end:
+        time.sleep(0.05)
+    return server.failed()
+
+
+def kill_child(server: Server) -> None:
+    found = re.search(r"plain=(\d+)", server.log.read_text())
+    assert found is not None
+    os.kill(int(found[1]), signal.SIGKILL)
+
+
+def test_a_server_that_lingers_after_the_death_of_a_child_is_not_waited_for(
+    make: Callable[..., Server],
+) -> None:
+    """SGLang's parent lives on for more than a minute, waiting for core dumps."""
+    server = make(args={"mode": "lingers"})
+    server.start()
+    server.wait_ready()
+    kill_child(server)
+    assert until_failed(server, 15)
+    error = server.crash()
+    assert isinstance(error, Crashed)
+    assert re.search(
+        r"lost process \d+ \(.*stand_in\.py.* in phase serving, and says that it cannot", str(error)
+    )
+    assert "KeyError: 12" in str(error)
+
+
+def test_a_process_that_ends_without_a_word_in_the_log_is_no_crash(
+    make: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = stand_in_engine.Reader()
+    monkeypatch.setattr(reader, "feed", lambda line: None)
+    server = make(args={"mode": "lingers"}, classifier=reader)
+    monkeypatch.setattr(stand_in_engine.StandIn, "ready", "fired up and ready to roll")
+    server.start()
+    server.wait_ready()
+    kill_child(server)
+    assert not until_failed(server, 2.5)
+    assert server._supervised is not None
+    assert len(server._supervised.missing) == 1
+
+
+def test_a_server_that_closes_its_port_has_ended(make: Callable[..., Server]) -> None:
+    """llama.cpp, told to end with a request in flight, closes its port and stays."""
+    server = make(args={"mode": "closes", "after": 1.5, **ALONE})
+    server.start()
+    server.wait_ready()
+    assert until_failed(server, 15)
+    assert "no longer listens on its port" in str(server.crash())
 
 
 def test_a_stall_comes_with_stacks(make: Callable[..., Server]) -> None:

@@ -97,5 +97,6 @@ def test_without_pidfd_the_number_is_still_checked(
 
 
 def test_description_for_people(child: subprocess.Popen[bytes]) -> None:
+    # The child has written a line, so it has long begun.
     assert processes.describe(child.pid).startswith(f"{child.pid} ({sys.executable} -c import os")
     assert processes.describe(2**22 + 1) == str(2**22 + 1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
-from pytest_gpuserve.serving import stacks
+from pytest_gpuserve.serving import processes, stacks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 def test_without_py_spy_the_threads_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        while "sleep" not in processes.describe(process.pid):
+            time.sleep(0.01)  # it has not quite begun
         text = stacks.dump([process.pid, 2**22 + 1])
         process.kill()
     assert text.startswith("py-spy is not installed")
