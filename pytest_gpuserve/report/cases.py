@@ -119,8 +119,9 @@ def warnings_of(record: Record) -> list[str]:
     for text in deeper:
         if text not in record.warnings:
             found[text] = found.get(text, 0) + 1
-    if record.verdict in {Verdict.IMPROVED, Verdict.INCONCLUSIVE} and record.text not in found:
-        found = {record.text: 1, **found}  # these pass, so nobody else prints what to do about them
+    if record.verdict in {Verdict.IMPROVED, Verdict.INCONCLUSIVE}:
+        # These pass, so nobody else prints what to do about them; what the text tells is not told twice.
+        found = {record.text: 1, **{text: n for text, n in found.items() if text not in record.text}}
     return [text if times == 1 else f"{text} ({times} times)" for text, times in found.items() if text]
 
 
