@@ -196,6 +196,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     """Seconds without any token after which the server counts as stalled."""
     prompt_tolerance: float = 0.0
     """Share by which counted prompt lengths may differ from those asked (a chat template adds tokens)."""
+    busy_machine: bool = False
+    """The machine has other work: what makes the client late, or a stream arrive at once, is a warning alone."""
 
 
 class Gate(Struct, frozen=True, kw_only=True):

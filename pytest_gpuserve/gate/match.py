@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..record import Launch
     from .baseline import Baseline
 
-NOT_MEASURED = frozenset({"name", "rounds", "stall", "prompt_tolerance"})
+NOT_MEASURED = frozenset({"name", "rounds", "stall", "prompt_tolerance", "busy_machine"})
 """Fields of a workload that change how sure or how strict a round is, not what it measures."""
 
 

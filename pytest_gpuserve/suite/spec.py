@@ -108,6 +108,9 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, kw_only=True):
         60.0
     )
     prompt_tolerance: Share = 0.0
+    busy_machine: Annotated[
+        bool, Meta(description="The machine has other work: that the client is late is a warning alone.")
+    ] = False
 
 
 class LaunchesSpec(Struct, forbid_unknown_fields=True, kw_only=True):

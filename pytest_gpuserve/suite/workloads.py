@@ -84,6 +84,7 @@ def _workload(source: Source, keys: Keys, name: str, spec: WorkloadSpec, concurr
         slo=_slo(source, keys, spec),
         stall=seconds(source, (*keys, "stall"), spec.stall, zero=False),
         prompt_tolerance=share(source, (*keys, "prompt_tolerance"), spec.prompt_tolerance),
+        busy_machine=spec.busy_machine,
     )
 
 
