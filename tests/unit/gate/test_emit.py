@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from pytest_gpuserve.gate.emit import Flow, dump, scalar
 from pytest_gpuserve.yaml_source import loads
 
-text = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20)
+# NUL is refused when it is read: no flag, variable or path can hold it.
+text = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20).filter(
+    lambda word: "\0" not in word
+)
 keys = text.filter(lambda key: key != "")
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text
 values = st.recursive(
@@ -34,7 +37,7 @@ def plain(value: Any) -> Any:
 @given(st.dictionaries(keys, values, max_size=5))
 @example({"a": "1e5", "b": "0o17", "c": "yes", "d": "null", "e": "2026-11-29", "f": "0.5.15", "g": ""})
 @example({"a": "- x", "b": "a: b", "c": "a #b", "d": "...", "e": "---", "f": "@a", "g": "%a", "h": "a,b"})
-@example({"a": Flow({"b": "x, y", "c": "[z]"}), "d": ["x, y"], "e": "\x85\u2028\x00\U0001f600\ufeff"})
+@example({"a": Flow({"b": "x, y", "c": "[z]"}), "d": ["x, y"], "e": "\x85\u2028\x01\U0001f600\ufeff"})
 def test_what_is_written_reads_back_the_same(data: dict[str, Any]) -> None:
     assert loads(dump(data), "x.yaml").data == (plain(data) or None)
 

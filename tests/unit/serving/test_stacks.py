@@ -7,7 +7,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from pytest_gpuserve.serving import processes, stacks
+from pytest_gpuserve.serving import stacks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 def test_without_py_spy_the_threads_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with subprocess.Popen(["/bin/sleep", "60"]) as process:
-        while "sleep" not in processes.describe(process.pid):
-            time.sleep(0.01)  # it has not quite begun
-        text = stacks.dump([process.pid, 2**22 + 1])
+        asleep = f"thread {process.pid} sleep: state S"
+        text, end = "", time.monotonic() + 30
+        while asleep not in text and time.monotonic() < end:  # it has not quite begun, or still runs
+            time.sleep(0.01)
+            text = stacks.dump([process.pid, 2**22 + 1])
         process.kill()
     assert text.startswith("py-spy is not installed")
     assert f"process {process.pid} (/bin/sleep 60)" in text
-    assert f"thread {process.pid} sleep: state S" in text
+    assert asleep in text
     assert "it is gone" in text
 
 
