@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from .failures.known import Registry
-    from .session import Result, Session
+    from .session import Plan, Result, Session
 
 CASE = pytest.StashKey[Case]()
 """On an item: the case that it is."""
@@ -42,6 +42,10 @@ MARKERS = (
     "slow: takes long even for a suite",
     "dead_end(kind): documented not to work; kind is start, serve, slower, inert, missing or garbage",
 )
+
+
+class PytestGpuserveWarning(pytest.PytestWarning):
+    """Something about a case that does not fail it and should be seen."""
 
 
 class SuiteFile(pytest.Module):
@@ -202,20 +206,21 @@ def _mark(session: Session, item: pytest.Item, runxfail: bool) -> None:
     end = plan.dead_end
     if end is None:
         return
-    if not end.run and runxfail and not session.options.run_dangerous:
-        item.add_marker(
-            pytest.mark.skip(
-                reason=f"never started ({end.reason}); --gpuserve-run-dangerous starts it all the same"
-            )
-        )
+    if runxfail and plan.never(session.options):
+        item.add_marker(pytest.mark.skip(reason=never_started(plan)))
     item.add_marker(
         pytest.mark.xfail(
             reason=end.reason,
             strict=True,
-            run=end.run or session.options.run_dangerous,
+            run=not plan.never(session.options),
             raises=pytest.RaisesExc(CaseError, check=partial(fits, end)),
         )
     )
+
+
+def never_started(plan: Plan) -> str:
+    reason = plan.dead_end.reason if plan.dead_end else ""
+    return f"never started ({reason}); --gpuserve-run-dangerous starts it all the same"
 
 
 def fits(end: DeadEnd, error: CaseError) -> bool:
@@ -239,11 +244,27 @@ class CaseRun:
         __tracebackhide__ = True
         from .report.bench import archive
 
+        self._skip_unmarked()
         result = self._session.run(self.case, self._siblings(), self._item.nodeid)
         self._item.stash[RESULT] = result
         archive(self._request, result.record)
+        try:
+            for warning in result.record.warnings:
+                self._item.warn(PytestGpuserveWarning(f"{result.record.case}: {warning}"))
+        except PytestGpuserveWarning:  # `-W error`
+            if result.error is None:
+                raise
         if result.error is not None:
             raise result.error
+
+    def _skip_unmarked(self) -> None:
+        """Without its marks (`-p no:skipping`) what must not be started is not started either."""
+        __tracebackhide__ = True
+        plan = self._session.plan(self.case)
+        if plan.skip:
+            pytest.skip(plan.skip)
+        if plan.never(self._session.options):
+            pytest.skip(never_started(plan))
 
     def finish(self) -> None:
         """Raise what stopping the server brought up, at the case that owned it."""

@@ -15,6 +15,7 @@ from .collect import (
     RESULT,
     SESSION,
     CaseRun,
+    PytestGpuserveWarning,
     SuiteFile,
     attach_case,
     check_perturbation,
@@ -29,11 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
+    from .session import Result
+
 SIMULATE_DEFAULT = "default"
-
-
-class PytestGpuserveWarning(pytest.PytestWarning):
-    """Something about a case that does not fail it and should be seen."""
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -129,6 +128,9 @@ def options_of(config: pytest.Config) -> Options:
     """Everything the command line and the ini file say, checked once. Raises UsageError."""
     root = config.rootpath
     chosen = config.getoption("gpuserve_baselines")
+    baselines = config.invocation_params.dir / chosen if chosen else root / "baselines"
+    if baselines.exists() and not baselines.is_dir():
+        raise pytest.UsageError(f"the folder of the baselines, {baselines}, is a file")
     update = bool(config.getoption("gpuserve_update_baselines"))
     simulate = config.getoption("gpuserve_simulate")
     perturb = config.getoption("gpuserve_perturb")
@@ -166,7 +168,7 @@ def options_of(config: pytest.Config) -> Options:
         pythons[name if equals else "sglang"] = python if equals else given
     return Options(
         rootdir=root,
-        baselines=config.invocation_params.dir / chosen if chosen else root / "baselines",
+        baselines=baselines,
         known=tuple(config.getini("gpuserve_known")),
         simulation=simulation,
         check=not config.getoption("gpuserve_no_check"),
@@ -248,10 +250,14 @@ def pytest_collection_modifyitems(
     check_perturbation(config.stash[SESSION], serving)
     with counted_as_benchmarks(serving):
         yield
-    if config.option.collectonly:
+    if config.option.collectonly or config.getoption("setupplan", False):
         return None
     try:
-        plan_items(config.stash[SESSION], items, runxfail=bool(config.option.runxfail))
+        plan_items(
+            config.stash[SESSION],
+            items,
+            runxfail=bool(config.getoption("runxfail", False)),  # no option under `-p no:skipping`
+        )
     except GpuserveError as error:
         raise pytest.UsageError(str(error)) from None
     return None
@@ -270,23 +276,13 @@ def gpuserve_case(request: pytest.FixtureRequest) -> Iterator[CaseRun]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A case that is not run leaves a record as well."""
+    """A dead end that is never started is to be looked at again as well; one that runs warns when it is over."""
     if CASE not in item.stash:
         return
-    from .record import Verdict
-
-    session, case = item.config.stash[SESSION], item.stash[CASE]
-    plan = session.plan(case)
-    end = plan.dead_end
-    if plan.review_due:
+    session = item.config.stash[SESSION]
+    plan = session.plan(item.stash[CASE])
+    if plan.review_due and plan.never(session.options):
         item.warn(PytestGpuserveWarning(plan.review_due))
-    if plan.skip:
-        session.note(case, item.nodeid, verdict=Verdict.SKIPPED, outcome="skipped", reason=plan.skip)
-    elif end is not None and not end.run and not session.options.run_dangerous:
-        verdict, outcome = (
-            (Verdict.SKIPPED, "skipped") if item.config.option.runxfail else (Verdict.DEAD_END, "xfailed")
-        )
-        session.note(case, item.nodeid, verdict=verdict, outcome=outcome, reason="never started")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -301,25 +297,15 @@ def pytest_runtest_makereport(
         if shown.reprcrash is not None:
             shown.reprcrash.message = str(call.excinfo.value)  # the short summary, without our class's name
         report.longrepr = shown
-    result = item.stash.get(RESULT, None)
-    if result is None and report.failed and call.excinfo is not None and report.when != "teardown":
-        told = call.excinfo.exconly(tryshort=True)
-        result = item.stash[RESULT] = item.config.stash[SESSION].broken(item.stash[CASE], item.nodeid, told)
+    result = _result(item, call, report)
     if result is None:
         return report
     from .report.junit import PREFIX, properties
 
-    if report.when == "call":
-        came_to = "xfailed" if hasattr(report, "wasxfail") and report.skipped else report.outcome
-        result = item.stash[RESULT] = item.config.stash[SESSION].came_to(result, came_to)
     others = [one for one in item.user_properties if not str(one[0]).startswith(PREFIX)]
     item.user_properties[:] = [*others, *properties(result.record)]
     report.user_properties = list(item.user_properties)
-    if report.when != "call":
-        return report
-    for warning in result.record.warnings:
-        item.warn(PytestGpuserveWarning(f"{result.record.case}: {warning}"))
-    if report.failed and result.note:
+    if report.when == "call" and report.failed and result.note:
         if call.excinfo is None:
             report.longrepr = (
                 f"{report.longrepr}\n{result.note}"  # keeps pytest's "[XPASS(strict)] reason" first
@@ -327,6 +313,26 @@ def pytest_runtest_makereport(
         elif add_section := getattr(report.longrepr, "addsection", None):
             add_section("dead end changed", result.note)
     return report
+
+
+def _result(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> Result | None:
+    """How a case ended so far; what was not run, or ended by an error of nobody's making, gets its record here."""
+    session, case, result = item.config.stash[SESSION], item.stash[CASE], item.stash.get(RESULT, None)
+    xfailed = report.skipped and hasattr(report, "wasxfail")
+    if result is not None:
+        if report.when == "call":
+            result = session.came_to(result, "xfailed" if xfailed else report.outcome)
+    elif report.when == "teardown" or report.passed or item.config.getoption("setuponly", False):
+        return None
+    elif report.skipped:
+        why = report.wasxfail if xfailed else report.longrepr
+        told = str(why[2] if isinstance(why, tuple) else why).removeprefix("Skipped: ")
+        result = session.not_run(case, item.nodeid, told, xfailed=xfailed)
+    elif call.excinfo is not None:
+        result = session.broken(case, item.nodeid, call.excinfo.exconly(tryshort=True))
+    if result is not None:
+        item.stash[RESULT] = result
+    return result
 
 
 # --- the end --------------------------------------------------------------------------------------
@@ -393,9 +399,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    from .session.here import Here
     from .xdist import workers_that_fit
 
-    return workers_that_fit(config)
+    # Asked before `pytest_configure`.
+    return workers_that_fit(config, lambda: Here(options_of(config)).host.count)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -411,4 +419,7 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Every worker of a run writes into the one run folder."""
-    node.workerinput["gpuserve_run_dir"] = str(node.config.stash[SESSION].folder.path)
+    try:
+        node.workerinput["gpuserve_run_dir"] = str(node.config.stash[SESSION].folder.path)
+    except OSError:
+        pass  # nothing can be written here, which hurts only whoever has a case to record

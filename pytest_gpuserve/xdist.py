@@ -6,13 +6,16 @@ the ids name. Nothing else in this package knows of workers, but for who writes 
 
 from __future__ import annotations
 
+import os
+from fnmatch import fnmatch
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     import pytest
     from xdist.remote import Producer
@@ -94,19 +97,20 @@ def case_of(config: pytest.Config, nodeid: str) -> Case | None:
         return None
 
 
-def workers_that_fit(config: pytest.Config) -> int | None:
-    """For `-n auto`: how many of the smallest configs the GPUs hold; 0 (no workers) for one; None without suites."""
-    from .collect import SESSION, is_suite
+def workers_that_fit(config: pytest.Config, gpus_here: Callable[[], int]) -> int | None:
+    """For `-n auto`: how many of the smallest configs the GPUs hold; 0 (no workers) for one.
+
+    None, which leaves the number to xdist, where other tests than those of suites are asked for.
+    """
     from .errors import InputError
     from .suite import load_suite
 
     paths: list[Path] = []
     for argument in config.args:
         path = config.invocation_params.dir / argument.partition("::")[0]
-        candidates = path.rglob("*.y*ml") if path.is_dir() else [path]
-        found = [candidate for candidate in candidates if is_suite(candidate, config)]
+        found = suites_alone(path, config)
         if not found:
-            return None  # other tests are asked for as well: leave the number to xdist
+            return None
         paths += found
     sizes: list[int] = []
     for path in paths:
@@ -114,6 +118,23 @@ def workers_that_fit(config: pytest.Config) -> int | None:
             sizes += [one.gpus for one in load_suite(path).configs]
         except InputError:
             continue
-    gpus = config.stash[SESSION].here.host.count
+    gpus = gpus_here()
     fitting = gpus // min(sizes) if sizes and gpus else 1
     return 0 if fitting <= 1 else fitting
+
+
+def suites_alone(path: Path, config: pytest.Config) -> list[Path]:
+    """The suites at or below a path; none when there are other tests as well."""
+    from .collect import is_suite
+
+    if not path.is_dir():
+        return [path] if is_suite(path, config) else []
+    others, pruned = config.getini("python_files"), config.getini("norecursedirs")
+    found = []
+    for folder, folders, files in os.walk(path):
+        if any(fnmatch(file, pattern) for file in files for pattern in others):
+            return []
+        folders[:] = [name for name in folders if not any(fnmatch(name, pattern) for pattern in pruned)]
+        here = Path(folder)
+        found += [here / file for file in files if is_suite(here / file, config)]
+    return found

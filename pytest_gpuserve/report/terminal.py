@@ -85,6 +85,7 @@ class Summary:
             CASE_FIXTURE in getattr(item, "fixturenames", ()) for item in items
         ):
             self._refuse_used_folder()
+            self._reserve_folder()
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_configure_node(self) -> None:
@@ -97,6 +98,13 @@ class Summary:
             raise pytest.UsageError(
                 f"{self._folder.path} holds the records of an earlier run: name another folder or remove it"
             )
+
+    def _reserve_folder(self) -> None:
+        """Before anything is started that leaves nothing behind where nothing can be written."""
+        try:
+            self._folder.logs  # noqa: B018
+        except (InputError, OSError) as error:
+            raise pytest.UsageError(f"no folder for records and logs: {error}") from None
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

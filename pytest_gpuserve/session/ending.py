@@ -132,7 +132,7 @@ def record(here: Here, happened: Happened, *, verdict: Verdict, outcome: str, te
         outcome=outcome,
         text=text,
         reason=dead_end.reason if dead_end else plan.skip,
-        started=happened.started.isoformat(timespec="seconds"),
+        started=happened.started.isoformat(timespec="milliseconds"),
         duration_s=(datetime.now(UTC) - happened.started).total_seconds(),
         launches=list(launches),
         stopped_because=measured.stopped_because if measured else "",

@@ -11,6 +11,7 @@ from ..record import Verdict
 if TYPE_CHECKING:
     from ..model import Case, DeadEnd
     from .here import Here
+    from .options import Options
 
 STARTING = frozenset({"start", "missing", "inert"})
 """Kinds of dead ends that show in a start or its log."""
@@ -43,6 +44,10 @@ class Plan:
         if end is None or not end.run:
             return False
         return end.kind == "missing" or (bool(end.phases) and end.phases <= BEFORE_WEIGHTS)
+
+    def never(self, options: Options) -> bool:
+        """Documented as harmful to the host, so that it is not started unless somebody insists."""
+        return self.dead_end is not None and not self.dead_end.run and not options.run_dangerous
 
 
 def planned(here: Here, case: Case) -> Plan:

@@ -58,8 +58,19 @@ class Session:
             result = end(self.here, self._happen(happened, selected))
         except (GpuserveError, OSError) as error:
             result = end(self.here, replace(happened, error=self._stopped_by(error, selected)))
-        self.folder.write(result.record)
+        if lost := self._write(result.record):
+            return replace(result, error=CaseError(f"{result.record.verdict}, but {lost}"))
         return result
+
+    def _write(self, record: Record) -> str:
+        """Store a record; what kept it from being stored, which must not end a run whose other cases can go on."""
+        try:
+            self.folder.write(record)
+        except OSError as error:
+            lost = f"its record cannot be written: {error}"
+            self._say(f"{record.case}: {lost}")
+            return lost
+        return ""
 
     def _stopped_by(self, error: GpuserveError | OSError, selected: Sequence[Case]) -> CaseError:
         """What kept a config from being measured, for all of its cases: none of them tries again."""
@@ -71,12 +82,25 @@ class Session:
                 run.errors.setdefault(one.workload.name, ended)
         return ended
 
-    def note(self, case: Case, nodeid: str, *, verdict: Verdict, outcome: str, reason: str) -> Record:
-        """The record of a case that is not run: what the host lacks, or a dead end that is never started."""
+    def not_run(self, case: Case, nodeid: str, why: str, *, xfailed: bool) -> Result:
+        """The end of a case that is not run: what the host lacks, a dead end that is never started, or `why`."""
+        plan = self.plan(case)
+        never = xfailed and plan.dead_end is not None and not plan.dead_end.run
+        return self._untried(
+            case,
+            nodeid,
+            Verdict.DEAD_END if never else Verdict.SKIPPED,
+            outcome="xfailed" if xfailed else "skipped",
+            text="never started" if never else why,
+        )
+
+    def _untried(self, case: Case, nodeid: str, verdict: Verdict, *, outcome: str, text: str) -> Result:
         happened = Happened(case=case, plan=self.plan(case), nodeid=nodeid, started=datetime.now(UTC))
-        made = record(self.here, happened, verdict=verdict, outcome=outcome, text=reason)
-        self.folder.write(made)
-        return made
+        made = record(self.here, happened, verdict=verdict, outcome=outcome, text=text)
+        if verdict is Verdict.SKIPPED:
+            made = msgspec.structs.replace(made, reason=text)
+        self._write(made)
+        return Result(record=made)
 
     def _happen(self, happened: Happened, selected: Sequence[Case]) -> Happened:
         case, plan = happened.case, happened.plan
@@ -221,8 +245,7 @@ class Session:
 
     def broken(self, case: Case, nodeid: str, text: str) -> Result:
         """The end of a case by an error that is none of a case's: ours, the machine's, another plugin's."""
-        made = self.note(case, nodeid, verdict=Verdict.ERROR, outcome="failed", reason=text)
-        return Result(record=made)
+        return self._untried(case, nodeid, Verdict.ERROR, outcome="failed", text=text)
 
     def came_to(self, result: Result, outcome: str) -> Result:
         """The same end, seen with what the test came to: marks of somebody else's have a say, and `--runxfail`."""
@@ -231,7 +254,7 @@ class Session:
             return result
         why = f"the test {outcome}, where the case alone would have {told.outcome}"
         made = msgspec.structs.replace(told, outcome=outcome, warnings=[*told.warnings, why])
-        self.folder.write(made)
+        self._write(made)
         return replace(result, record=made)
 
     def stop_failed(self, result: Result, error: CaseError) -> Result:
@@ -242,7 +265,7 @@ class Session:
             outcome="failed",
             text=f"{error}\nBefore that: {result.record.verdict}. {result.record.text}".strip(),
         )
-        self.folder.write(made)
+        self._write(made)
         return replace(result, record=made)
 
     def accept(self, records: Sequence[Record]) -> list[str]:

@@ -77,9 +77,10 @@ def test_a_mark_of_somebody_elses_has_a_say(project: pytest.Pytester) -> None:
         "    for item in items:\n"
         "        item.add_marker(pytest.mark.xfail(reason='not today', strict=False))\n"
     )
-    records = run(project, xfailed=3)
+    records = run(project, xfailed=2, skipped=1)
     assert (records["trial"].verdict, records["trial"].outcome) == (Verdict.CRASHED, "xfailed")
     assert (records["dead"].verdict, records["dead"].outcome) == (Verdict.DEAD_END_CHANGED, "xfailed")
+    assert "never" not in (project.path / "starts.txt").read_text(), "their mark hid the one that forbids it"
 
 
 @pytest.mark.parametrize("fault", ["OSError", "pytest.fail"])
@@ -89,3 +90,57 @@ def test_what_nobody_foresaw_leaves_a_record(project: pytest.Pytester, fault: st
     for name in ("trial", "dead"):
         assert (records[name].verdict, records[name].outcome) == (Verdict.ERROR, "failed")
         assert "dead end" not in records[name].text, "nobody knows what it would have done"
+
+
+@pytest.mark.parametrize("off", [["-p", "no:skipping"], ["--benchmark-skip"]], ids=["unmarked", "skipped"])
+def test_what_is_never_started_is_not_started_whatever_becomes_of_its_marks(
+    project: pytest.Pytester, off: list[str]
+) -> None:
+    records = run(project, *off, "-k", "never", skipped=1, deselected=2)
+    assert (records["never"].verdict, records["never"].outcome) == (Verdict.SKIPPED, "skipped")
+    assert not (project.path / "starts.txt").exists()
+
+
+def test_a_plan_of_the_run_leaves_nothing(project: pytest.Pytester) -> None:
+    result = project.runpytest_subprocess("suites", "--setup-plan")
+    assert result.ret == pytest.ExitCode.OK
+    assert not (project.path / ".gpuserve").exists()
+    assert "gpuserve: " not in result.stdout.str()
+
+
+def test_as_many_workers_as_fit(project: pytest.Pytester) -> None:
+    result = project.runpytest_subprocess("suites", "--gpuserve-no-check", "-n", "auto", "-k", "trial")
+    result.assert_outcomes(passed=1, deselected=2)
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
+@pytest.mark.parametrize("option", ["--gpuserve-run-dir", "--gpuserve-baselines"])
+def test_a_file_is_no_folder(project: pytest.Pytester, option: str) -> None:
+    (project.path / "file").touch()
+    result = project.runpytest_subprocess("suites", "--gpuserve-no-check", f"{option}=file")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    text = result.stdout.str() + result.stderr.str()
+    assert "file" in text
+    assert "Traceback" not in text
+    assert not (project.path / "starts.txt").exists()
+
+
+def test_nothing_is_written_for_tests_of_others(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_other="def test_it(): pass")
+    (pytester.path / ".gpuserve").write_text("in the way")
+    result = pytester.runpytest_subprocess("-n1")
+    result.assert_outcomes(passed=1)
+
+
+def test_a_warning_that_is_an_error_fails_its_case(project: pytest.Pytester) -> None:
+    suite = project.path / "suites" / "s.yaml"
+    suite.write_text(SUITE.replace("reason: as ever,", "reason: as ever, review: 2026-01-01,"))
+    result = project.runpytest_subprocess(
+        "suites", "--gpuserve-no-check", "-W", "error", "-k", "dead-decode or trial"
+    )
+    assert "INTERNALERROR" not in result.stdout.str()
+    result.assert_outcomes(passed=1, xfailed=1, deselected=1)
+    (project.path / "rounds.json").write_text(json.dumps(ROUNDS | {"dead": [[90.0]]}))
+    result = project.runpytest_subprocess("suites", "--gpuserve-no-check", "-W", "error", "-k", "dead-decode")
+    assert "INTERNALERROR" not in result.stdout.str()
+    result.assert_outcomes(failed=1, deselected=2)

@@ -213,3 +213,14 @@ def test_what_keeps_a_config_from_being_measured_is_told_by_all_its_cases(sessio
         assert "No space left" in str(result.error)
         assert (result.record.verdict, result.record.outcome) == (Verdict.ERROR, "failed")
     assert starts == [0]
+
+
+def test_a_record_that_cannot_be_written_fails_its_case_and_no_other(session, monkeypatch):
+    def full(record):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(session.folder, "write", full)
+    result = finish(session, case(), verdict=Verdict.OK)
+    assert "its record cannot be written" in str(result.error)
+    assert session.not_run(case(), "node", "no GPU", xfailed=False).record.outcome == "skipped"
+    assert session.broken(case(), "node", "told").record.verdict is Verdict.ERROR

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_gpuserve.xdist import ServeScheduling, families
+from pytest_gpuserve.xdist import ServeScheduling, families, workers_that_fit
 
 SUITE = """\
 server: {engine: sglang, model: m}
@@ -89,3 +89,38 @@ def test_a_worker_that_had_nothing_to_do_is_no_crash(scheduling):
     scheduling.add_node(node)
     scheduling.assigned_work[node] = {"scope": {"a": True}}
     assert scheduling.remove_node(node) is None
+
+
+class Config:
+    """What `-n auto` asks pytest for."""
+
+    def __init__(self, root, *args):
+        self.rootpath, self.args = root, args
+        self.invocation_params = SimpleNamespace(dir=root)
+
+    def getini(self, name):
+        return {"python_files": ["test_*.py"], "norecursedirs": [".*", "venv"], "gpuserve_suites": []}[name]
+
+
+def test_as_many_workers_as_configs_fit_on_the_gpus(tmp_path):
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "s.yaml").write_text(SUITE.replace("model: m", "model: m, args: {tp-size: 2}"))
+    assert workers_that_fit(Config(tmp_path, "suites"), lambda: 8) == 4
+    assert workers_that_fit(Config(tmp_path, "suites/s.yaml::test_serving[base-decode]"), lambda: 3) == 0
+    assert workers_that_fit(Config(tmp_path, "."), lambda: 8) == 4
+
+
+def test_where_other_tests_run_as_well_their_number_is_not_ours(tmp_path):
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "s.yaml").write_text(SUITE)
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "venv" / "test_vendored.py").touch()
+    assert workers_that_fit(Config(tmp_path, "."), lambda: 8) == 8
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_x.py").touch()
+
+    def asked():
+        raise AssertionError("nobody may look at the hardware")
+
+    assert workers_that_fit(Config(tmp_path, "."), asked) is None
+    assert workers_that_fit(Config(tmp_path, "suites", "tests"), asked) is None
