@@ -14,6 +14,7 @@ import msgspec
 
 from ..errors import CaseError, GpuserveError, Inert, InputError, StartFailed, StopFailed
 from . import probe
+from . import log_file
 from .measure import Measurement, Running
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def check_active(config: Config, dead_end: DeadEnd | None, log: Path) -> None:
     if wanted is None and unwanted is None:
         return
     try:
-        lines = log.read_text(errors="replace").splitlines()
+        lines = list(log_file.read_lines(log))
     except OSError as error:
         raise GpuserveError(f"the server's log cannot be read: {error}") from error
     if unwanted is not None:

@@ -143,7 +143,8 @@ class Here:
         from ..serving.lease import Leases
 
         if self.host.simulated:
-            return Leases(folder, slots=self.host.count)
+            # The slots are this run's own, the ports are shared with whoever else runs here.
+            return Leases(self.site_file.leases, slots=self.host.count, slots_folder=folder)
         return Leases(self.site_file.leases, slots=None if self.host.count else 1)
 
     def surroundings(self, *, refresh: bool = False) -> Surroundings:
