@@ -10,8 +10,15 @@ if TYPE_CHECKING:
     from .model import Place
 
 
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+"""For `str.translate`: what a log, a file or a program may hold and a terminal would obey, as visible text."""
+
+
 class GpuserveError(Exception):
     """Base of all that this package raises on purpose; its text is meant for the user."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message.translate(CONTROLS))
 
 
 class InputError(GpuserveError):
@@ -24,6 +31,10 @@ class InputError(GpuserveError):
 
 class SuiteError(InputError):
     """A suite file, or a registry of dead ends, that cannot be used."""
+
+
+class RequestError(InputError):
+    """What the command line asks for contradicts itself; nothing is run."""
 
 
 class SiteError(InputError):

@@ -23,7 +23,7 @@ from .collect import (
     parameters,
     plan_items,
 )
-from .errors import GpuserveError, InputError
+from .errors import GpuserveError, InputError, RequestError
 from .session import Options, Session
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def pytest_collection_modifyitems(
             items,
             runxfail=bool(config.getoption("runxfail", False)),  # no option under `-p no:skipping`
         )
-    except GpuserveError as error:
+    except RequestError as error:
         raise pytest.UsageError(str(error)) from None
     return None
 

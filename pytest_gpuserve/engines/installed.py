@@ -69,7 +69,8 @@ def _installed(python: str, pythonpath: str | None, module: str, engine: str) ->
         answer = subprocess.run(
             [python, "-c", _ASK, module],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",  # whatever was named as an interpreter may answer anything
             timeout=120,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ..errors import CONTROLS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -148,6 +150,7 @@ def _room(columns: list[Column], rows: list[list[str]], width: int) -> int:
 def _cell(column: Column, cell: str, room: int, paint: Paint | None) -> str:
     if column.right and not cell:
         return "-"
+    cell = cell.translate(CONTROLS)
     if column.wrap:
         cell = "\n".join(
             part

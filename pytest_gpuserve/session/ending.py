@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import InputError
 from ..record import Record, Verdict
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def record(here: Here, happened: Happened, *, verdict: Verdict, outcome: str, te
     config, dead_end = case.config, plan.dead_end
     try:
         build = None if plan.skip else here.build(config)
-    except InputError:  # nobody can say which
+    except Exception:  # nobody can say which, and why is told elsewhere
         build = None
     launches = measured.launches.get(case.workload.name, []) if measured else []
     return Record(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import EngineMissing, InputError
+from ..errors import EngineMissing, RequestError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +92,7 @@ class Here:
     def attached(self, config: Config) -> Target | None:
         """The running server that the config is measured on, or None where one is started.
 
-        Raises InputError when nobody says where it runs, and when one server is to stand for two configs.
+        Raises SiteError when nobody says where it runs, and RequestError when one server is to stand for two configs.
         """
         from ..engines.base import Attaches
         from ..engines.openai import target_of
@@ -101,7 +101,7 @@ class Here:
         if site.url is not None:
             first = self._attached = self._attached or config.id
             if first != config.id:
-                raise InputError(
+                raise RequestError(
                     f"--gpuserve-attach: {first} and {config.id} are selected, and one server cannot be both; "
                     f"choose with -k or a test's id"
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import BaselineError, CaseError, EngineMissing, NotComparable, SiteError
+from ..errors import BaselineError, CaseError, EngineMissing, NotComparable
 from ..record import Verdict
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Plan:
 
     skip: str = ""
     """What the host or the engine lacks; empty: it runs."""
-    problem: CaseError | None = None
+    problem: Exception | None = None
     """Why it is not worth a start, such as an interpreter without the engine: the case fails with it."""
     dead_end: DeadEnd | None = None
     review_due: str = ""
@@ -61,8 +61,6 @@ def planned(here: Here, case: Case) -> Plan:
         return Plan(skip="; ".join(lacks))
     try:
         build = here.build(config)
-    except SiteError as error:
-        return Plan(problem=CaseError(str(error)))
     except EngineMissing as error:
         if (simulation := here.options.simulation) is not None:
             return Plan(skip=simulation.unknown(case) or str(error))

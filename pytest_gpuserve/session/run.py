@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import CaseError, Crashed, GpuserveError, StartFailed
+from ..errors import CaseError, Crashed, GpuserveError, RequestError, StartFailed
 from ..model import Launches
 from ..record import Failure, Verdict
 from .ending import Happened, Result, end, record
@@ -45,10 +45,15 @@ class Session:
         self._leases: Leases | None = None
 
     def plan(self, case: Case) -> Plan:
-        """What is known of a case before anything is started; remembered."""
+        """What is known of a case before anything is started; remembered. Raises RequestError."""
         key = (case.suite, case.id)
         if key not in self._plans:
-            self._plans[key] = planned(self.here, case)
+            try:
+                self._plans[key] = planned(self.here, case)
+            except RequestError:
+                raise
+            except Exception as error:  # whatever it is, the other cases of the run can do without it
+                self._plans[key] = Plan(problem=error)
         return self._plans[key]
 
     def run(self, case: Case, selected: Sequence[Case], nodeid: str) -> Result:
@@ -105,7 +110,7 @@ class Session:
     def _happen(self, happened: Happened, selected: Sequence[Case]) -> Happened:
         case, plan = happened.case, happened.plan
         if plan.problem:
-            return replace(happened, error=plan.problem)
+            raise plan.problem
         if refused := self._refused(case, plan):
             return replace(happened, error=refused)
         measured = self._measure(case, selected, plan)

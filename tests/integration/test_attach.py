@@ -33,13 +33,18 @@ NOBODY = "--gpuserve-attach=http://127.0.0.1:9"
         (["--gpuserve-attach=localhost:8000"], "--gpuserve-attach: 'localhost:8000' is no URL such as"),
         ([NOBODY, "--gpuserve-simulate"], "--gpuserve-attach and --gpuserve-simulate: give one of the two"),
         ([NOBODY], "one and two are selected, and one server cannot be both"),
-        (["-k", "one"], "s.yaml:6: config 'one': where does the server run?"),
     ],
 )
 def test_usage_errors(pytester: pytest.Pytester, options: list[str], said: str) -> None:
     result = pytester.runpytest_inprocess("suites", *options)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert said in result.stdout.str() + result.stderr.str()
+
+
+def test_without_a_url_its_case_fails_and_others_go_on(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_inprocess("suites", "-k", "one")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*s.yaml:6: config 'one': where does the server run?*"])
 
 
 def test_nobody_answers(pytester: pytest.Pytester) -> None:

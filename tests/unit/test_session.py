@@ -7,7 +7,7 @@ from datetime import date
 import msgspec
 import pytest
 
-from pytest_gpuserve.errors import Crashed, Inert, NoBaseline, StartFailed
+from pytest_gpuserve.errors import Crashed, Inert, NoBaseline, RequestError, SiteError, StartFailed
 from pytest_gpuserve.gate.verdict import Judgement
 from pytest_gpuserve.model import (
     Case,
@@ -224,3 +224,29 @@ def test_a_record_that_cannot_be_written_fails_its_case_and_no_other(session, mo
     assert "its record cannot be written" in str(result.error)
     assert session.not_run(case(), "node", "no GPU", xfailed=False).record.outcome == "skipped"
     assert session.broken(case(), "node", "told").record.verdict is Verdict.ERROR
+
+
+@pytest.mark.parametrize(
+    "error", [SiteError("no such engine"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")]
+)
+def test_what_keeps_one_case_from_being_planned_is_told_when_it_runs(session, monkeypatch, error):
+    def build(config):
+        raise error
+
+    monkeypatch.setattr(session.here, "build", build)
+    assert session.plan(case()).problem is error
+    if isinstance(error, SiteError):
+        assert session.run(case(), [case()], "node").record.verdict is Verdict.ERROR
+    else:
+        with pytest.raises(UnicodeDecodeError):
+            session.run(case(), [case()], "node")
+        assert session.broken(case(), "node", "told").record.text == "told"
+
+
+def test_what_contradicts_itself_is_nobodys_case(session, monkeypatch):
+    def build(config):
+        raise RequestError("two at once")
+
+    monkeypatch.setattr(session.here, "build", build)
+    with pytest.raises(RequestError):
+        session.plan(case())

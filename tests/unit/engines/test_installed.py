@@ -64,6 +64,11 @@ def test_something_else_than_python_is_quoted(tmp_path: Path) -> None:
         ask(script(tmp_path, "echo I am a shell >&2; exit 3"))
 
 
+def test_bytes_that_are_no_text_are_quoted_as_well(tmp_path: Path) -> None:
+    with pytest.raises(EngineMissing, match="is no Python that can be used for toy: .* nothing"):
+        ask(script(tmp_path, r"printf '\377\376 nothing\n'; exit 1"))
+
+
 def test_a_chatty_interpreter_is_understood(tmp_path: Path) -> None:
     loud = script(tmp_path, f'echo welcome; exec {sys.executable} "$@"')
     assert "msgspec" in ask(loud)

@@ -104,3 +104,8 @@ def test_tall_rows_stand_apart() -> None:
     ]
     low = Table(title="t", columns=columns, rows=(("1", "w\nx\ny"), ("2", "v")))
     assert "" not in low.text().splitlines()
+
+
+def test_a_terminal_obeys_nothing_that_a_log_holds() -> None:
+    table = Table(title="t", columns=(Column("what"),), rows=(("\x1b[2J\x00gone",),))
+    assert table.text().splitlines()[-1] == r"\x1b[2J\x00gone"
