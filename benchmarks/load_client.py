@@ -104,6 +104,29 @@ class Machine:
             return [*command, "chrt", "-f", str(priority)]
         return [*command, "nice", "-n", "-10"] if self.nice else command
 
+    def wake_up_us(self, times: int = 100) -> float:
+        """CPU time of a Python loop that does nothing but wait for a datagram and read it, 100 times a second.
+
+        What every client pays for each wake-up on this machine as it is now, before it has done anything.
+        """
+        code = (
+            "import os, select, socket, sys, time\n"
+            "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+            "n = int(sys.argv[1])\n"
+            "if os.fork() == 0:\n"
+            "    os.sched_setaffinity(0, {int(sys.argv[2])})\n"
+            "    for _ in range(n): time.sleep(0.01); b.send(b'x')\n"
+            "    os._exit(0)\n"
+            "p = select.epoll(); p.register(a.fileno(), 1); t = time.thread_time_ns()\n"
+            "for _ in range(n): p.poll(5); a.recv(16)\n"
+            "print((time.thread_time_ns() - t) / n / 1e3); os.wait()\n"
+        )
+        command = [*self.pin(self.client_core, priority=10), sys.executable, "-c", code]
+        ran = subprocess.run(
+            [*command, str(times), str(self.server_core)], capture_output=True, text=True, check=True
+        )
+        return float(ran.stdout)
+
     def busy(self) -> float:
         """CPU seconds that the two cores have worked since boot."""
         total = 0
@@ -524,13 +547,15 @@ def main() -> int:
             make_tokenizer(folder / "tokenizer", next(p.python for p in peers if p.python))
         server = Server(machine, folder)
         bench = Bench(machine, server, folder, peers, folder / "tokenizer")
+        wake_up = machine.wake_up_us()
         try:
             for scenario in options.scenarios.split(","):
                 getattr(bench, scenario)()
         finally:
             server.stop()
     print(table(bench.rows, "github" if options.markdown else "simple"))
-    print(f"\ncores {server_core} and {client_core}, realtime {machine.realtime}, nice {machine.nice}\n")
+    print(f"\ncores {server_core} and {client_core}, realtime {machine.realtime}, nice {machine.nice}")
+    print(f"a wake-up of an empty Python loop takes {wake_up:.0f} us of CPU here now\n")
     missed = []
     results = []
     for what, value, limit, unit, larger in bars(bench.rows):
@@ -550,7 +575,9 @@ def main() -> int:
         rows = [
             {**vars(r), "extra": {k: v for k, v in r.extra.items() if k != "requests"}} for r in bench.rows
         ]
-        options.json.write_text(json.dumps({"rows": rows, "bars": results, "foreign": noise}, indent=1))
+        options.json.write_text(
+            json.dumps({"rows": rows, "bars": results, "foreign": noise, "wake_up_us": wake_up}, indent=1)
+        )
     return 1 if missed and noise <= QUIET else 0
 
 
