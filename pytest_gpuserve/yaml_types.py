@@ -21,6 +21,7 @@ _MISSING = re.compile(r"Object missing required field `(?P<field>.*?)`")
 _ENUM = re.compile(r"Invalid enum value (?P<value>.+)", re.DOTALL)
 _TYPE = re.compile(r"Expected `(?P<wanted>.*?)`, got `(?P<got>.*?)`")
 _LIMIT = re.compile(r"Expected `(?P<wanted>\w+)` (?P<limit>[<>]=? \S+)$")
+_LENGTH = re.compile(r"Expected `(?P<wanted>\w+)` of length (?P<limit>[<>]=?) (?P<length>\d+)$")
 _TYPE_WORDS = {
     "object": "a mapping",
     "array": "a list",
@@ -54,7 +55,15 @@ def explain(wrong: msgspec.ValidationError, kind: Any, data: Any) -> Complaint:
         value = enum["value"].strip("'")
         return keys, f"{value!r} is none of {', '.join(words)}", (value, words)
     text = _LIMIT.sub(lambda m: f"expected {_TYPE_WORDS.get(m['wanted'], m['wanted'])} {m['limit']}", text)
+    text = _LENGTH.sub(_length_error, text)
     return keys, _TYPE.sub(_type_error, text), None
+
+
+def _length_error(found: re.Match[str]) -> str:
+    what = _TYPE_WORDS.get(found["wanted"], found["wanted"])
+    if found["limit"] == ">=" and found["length"] == "1":
+        return f"expected {what} that is not empty"
+    return f"expected {what} of length {found['limit']} {found['length']}"
 
 
 def _type_error(found: re.Match[str]) -> str:

@@ -11,6 +11,7 @@ Paths are relative to the file's folder; `~` is the user's home.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,7 +74,7 @@ def load_site(root: Path, *, engines: Collection[str] | None = None) -> SiteFile
     `engines` are the engines there are; None: not checked.
     """
     path = root / SITE_FILE
-    if not path.exists():
+    if not os.path.lexists(path):  # a link that leads nowhere is a mistake, not the lack of a file
         return SiteFile()
     source = load(path, SiteError)
     if source.data is None:

@@ -86,3 +86,9 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, message
         site(text, tmp_path)
     assert str(caught.value).startswith("gpuserve.local.yaml:")
     assert message in str(caught.value)
+
+
+def test_a_link_that_leads_nowhere_is_no_lack_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "gpuserve.local.yaml").symlink_to(tmp_path / "gone.yaml")
+    with pytest.raises(SiteError, match="does not exist"):
+        load_site(tmp_path)

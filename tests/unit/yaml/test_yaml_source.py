@@ -6,12 +6,12 @@ import os
 import time
 from itertools import pairwise
 from pathlib import Path  # noqa: TC003
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from pytest_gpuserve.errors import BaselineError, InputError, SuiteError
 from pytest_gpuserve.yaml_source import Limits, Source, did_you_mean, load, loads, path_text
@@ -230,6 +230,8 @@ class Inner(Struct, forbid_unknown_fields=True, kw_only=True):
     number: int = 0
     kind: Literal["start", "serve"] = "start"
     either: str | int | None = None
+    name: Annotated[str, Meta(min_length=1)] = "n"
+    pair: Annotated[list[int], Meta(max_length=2)] = []
 
 
 class Outer(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -249,6 +251,8 @@ class Outer(Struct, forbid_unknown_fields=True, kw_only=True):
         ("word: x\nnamed: {a: 3}", "f.yaml:2: named.a: expected a mapping, got a whole number"),
         ("word: x\nitems: [{either: []}]", "items[0].either: expected a whole number or text, got a list"),
         ("word: x\nitems: [{number: true}]", "items[0].number: expected a whole number, got true or false"),
+        ("word: x\nitems: [{name: ''}]", "items[0].name: expected text that is not empty"),
+        ("word: x\nitems: [{pair: [1, 2, 3]}]", "items[0].pair: expected a list of length <= 2"),
         ("word: 1", "f.yaml:1: word: expected text, got a whole number"),
         ("items: []", "f.yaml:1: the key 'word' is missing"),
         ("[]", "f.yaml:1: expected a mapping, got a list"),
