@@ -11,6 +11,7 @@ import json
 import select
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ from pytest_gpuserve.serving.server import Server
 
 if TYPE_CHECKING:
     from pytest_gpuserve.load.api import Target
+
+
+NOTICE_S = 15.0
 
 
 def say(**event: object) -> None:
@@ -71,8 +75,15 @@ def main(folder: Path, port: int, wanted: dict[str, Any]) -> None:
         if load:
             threading.Thread(target=keep_busy, args=(server.target,), daemon=True).start()
         say(state="serving")
-        while not select.select([sys.stdin], [], [], 0.05)[0]:
+        asked, until = False, float("inf")
+        while not asked and time.monotonic() < until:
             server.check()
+            if time.monotonic() < until < float("inf"):
+                time.sleep(0.05)
+            elif select.select([sys.stdin], [], [], 0.05)[0]:
+                # A line asks for the stop; the end of input, that whoever killed something awaits the verdict.
+                asked = bool(sys.stdin.readline())
+                until = time.monotonic() + NOTICE_S
     except CaseError as error:
         say(state="failed", verdict=error.verdict, text=str(error))
     finally:
