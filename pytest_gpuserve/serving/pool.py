@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ..errors import CaseError, GpuserveError, Inert, InputError, StartFailed, StopFailed
-from . import probe
-from . import log_file
+from . import log_file, probe
 from .measure import Measurement, Running
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ def test_something_else_than_python_is_quoted(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_are_quoted_as_well(tmp_path: Path) -> None:
-    with pytest.raises(EngineMissing, match="is no Python that can be used for toy: .* nothing"):
+    with pytest.raises(EngineMissing, match=r"is no Python that can be used for toy: .* nothing"):
         ask(script(tmp_path, r"printf '\377\376 nothing\n'; exit 1"))
 
 
