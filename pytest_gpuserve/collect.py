@@ -138,16 +138,13 @@ def attach_case(item: pytest.Item) -> None:
 
 
 def check_perturbation(session: Session, items: Iterable[pytest.Item]) -> None:
-    """A perturbation of a config that no collected suite has would do nothing. Raises UsageError."""
+    """A perturbation of a config that no collected suite has would do nothing. Raises RequestError."""
     if session.options.simulation is None:
         return
     suites = {id(parent): parent.suite for item in items if (parent := item.getparent(SuiteFile))}
-    try:
-        session.options.simulation.perturbation.check(
-            {one.id for suite in suites.values() for one in suite.configs}
-        )
-    except InputError as error:
-        raise pytest.UsageError(str(error)) from None
+    session.options.simulation.perturbation.check(
+        {one.id for suite in suites.values() for one in suite.configs}
+    )
 
 
 # --- once the items are selected ------------------------------------------------------------------

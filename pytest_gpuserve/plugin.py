@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from .session import Result
 
-SIMULATE_DEFAULT = "default"
-
 
 # --- options --------------------------------------------------------------------------------------
 
@@ -43,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--gpuserve-simulate",
         nargs="?",
-        const=SIMULATE_DEFAULT,
+        const=True,
         default=None,
         metavar="ENGINE==VERSION",
         help="Run on the simulated host instead of this one, optionally as another engine version",
@@ -159,13 +157,9 @@ def options_of(config: pytest.Config) -> Options:
         from .engines.simulated.simulation import Simulation
 
         try:
-            simulation = Simulation.from_options(None if simulate == SIMULATE_DEFAULT else simulate, perturb)
+            simulation = Simulation.from_options(None if simulate is True else simulate, perturb)
         except InputError as error:
             raise pytest.UsageError(str(error)) from None
-    pythons: dict[str, str] = {}
-    for given in config.getoption("gpuserve_engine_python"):
-        name, equals, python = given.partition("=")
-        pythons[name if equals else "sglang"] = python if equals else given
     return Options(
         rootdir=root,
         baselines=baselines,
@@ -174,12 +168,32 @@ def options_of(config: pytest.Config) -> Options:
         check=not config.getoption("gpuserve_no_check"),
         update_baselines=update,
         run_dangerous=bool(config.getoption("gpuserve_run_dangerous")),
-        engine_python=pythons,
+        engine_python=_interpreters(config.getoption("gpuserve_engine_python")),
         attach=attach,
         launches=launches,
         improved_fails=_warn_or_fail(config, "gpuserve_improved"),
         inconclusive_fails=_warn_or_fail(config, "gpuserve_inconclusive"),
     )
+
+
+def _interpreters(given: list[str]) -> dict[str, str]:
+    """By engine. A path may hold an equals sign of its own."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, python = text.partition("=")
+        if not equals or "/" in name:
+            name, python = "sglang", text
+        from .engines.registry import names
+
+        if name not in names():
+            there = ", ".join(names())
+            raise pytest.UsageError(
+                f"--gpuserve-engine-python {text!r}: no engine {name!r}; there are: {there}"
+            )
+        if not python:
+            raise pytest.UsageError(f"--gpuserve-engine-python {text!r}: names no interpreter")
+        found[name] = python
+    return found
 
 
 def _warn_or_fail(config: pytest.Config, ini: str) -> bool:
@@ -247,19 +261,21 @@ def pytest_collection_modifyitems(
         return (yield)
     from .report.bench import counted_as_benchmarks
 
-    check_perturbation(config.stash[SESSION], serving)
     with counted_as_benchmarks(serving):
         yield
-    if config.option.collectonly or config.getoption("setupplan", False):
-        return None
+    session = config.stash[SESSION]
     try:
-        plan_items(
-            config.stash[SESSION],
-            items,
-            runxfail=bool(config.getoption("runxfail", False)),  # no option under `-p no:skipping`
-        )
+        check_perturbation(session, serving)
+        if not config.option.collectonly and not config.getoption("setupplan", False):
+            runxfail = bool(config.getoption("runxfail", False))  # no option under `-p no:skipping`
+            plan_items(session, items, runxfail=runxfail)
     except RequestError as error:
-        raise pytest.UsageError(str(error)) from None
+        if is_controller(config):
+            raise pytest.UsageError(str(error)) from None
+        # Raised in a worker it would be an internal error of pytest-xdist, and its text lost.
+        told = pytest.CollectReport("", "failed", longrepr=str(error), result=[])
+        config.hook.pytest_collectreport(report=told)
+        items.clear()
     return None
 
 

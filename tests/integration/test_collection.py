@@ -198,6 +198,10 @@ def test_yaml_1_2_booleans(pytester, suites):
         (["suites", "--gpuserve-simulate", "--gpuserve-perturb", "explode=8%"], "explode"),
         (["suites", "--gpuserve-simulate", "--gpuserve-update-baselines"], "never stored"),
         (["suites", "--gpuserve-launches", "0"], "--gpuserve-launches"),
+        (["suites", "--gpuserve-simulate", "--gpuserve-perturb", "opens:tunned"], "did you mean 'tuned'?"),
+        (["suites", "--gpuserve-simulate="], "'' is no engine==version"),
+        (["suites", "--gpuserve-engine-python", "sglan=/x"], "no engine 'sglan'; there are: "),
+        (["suites", "--gpuserve-engine-python", "vllm="], "names no interpreter"),
     ],
 )
 def test_usage_errors_name_what_is_wrong(pytester, suites, arguments, says):
@@ -206,3 +210,19 @@ def test_usage_errors_name_what_is_wrong(pytester, suites, arguments, says):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert says in result.stderr.str()
     assert "Traceback" not in result.stderr.str()
+
+
+def test_a_path_may_hold_an_equals_sign(pytester, suites):
+    suites()
+    result = pytester.runpytest("suites", "--collect-only", "-q", "--gpuserve-engine-python=/opt/a=b/python")
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_a_usage_error_that_only_workers_can_find_is_told(pytester, suites):
+    suites()
+    arguments = ["--gpuserve-simulate", "--gpuserve-perturb", "opens:tunned", "-n2"]
+    result = pytester.runpytest_subprocess("suites", *arguments)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    text = result.stdout.str()
+    assert "no suite of this run has a config 'tunned'; did you mean 'tuned'?" in text
+    assert "INTERNALERROR" not in text

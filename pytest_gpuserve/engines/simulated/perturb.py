@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from msgspec import Struct, field
 
-from ...errors import InputError
+from ...errors import InputError, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -54,12 +54,12 @@ class Perturbation(Struct, frozen=True, kw_only=True):
         return (*general, *single, *(f"{action}:{name}" for name, action in self.actions.items()))
 
     def check(self, config_ids: Collection[str]) -> None:
-        """Raise InputError, with the near word, for a config that no suite of this run has."""
+        """Raise RequestError, with the near word, for a config that no suite of this run has."""
         for name in (*self.slowdowns, *self.actions):
             if name not in config_ids:
                 near = difflib.get_close_matches(name, list(config_ids), 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise InputError(f"{OPTION}: no suite of this run has a config {name!r}{hint}")
+                raise RequestError(f"{OPTION}: no suite of this run has a config {name!r}{hint}")
 
 
 def parse(texts: Iterable[str]) -> Perturbation:

@@ -13,11 +13,11 @@ ENGINE = "sglang"
 
 
 def parse_simulate(text: str | None, profile: str = DEFAULT_PROFILE) -> tuple[str, str]:
-    """(engine, version) of the option's value; nothing, or an empty value, means the founding story's build.
+    """(engine, version) of the option's value; nothing means the founding story's build.
 
     Raises InputError that names the value: an option with an optional value swallows a path after it.
     """
-    if not text:
+    if text is None:
         return ENGINE, DEFAULT_VERSION
     there = ", ".join(f"{ENGINE}=={version}" for version in versions(profile))
     found = re.fullmatch(r"([A-Za-z0-9_-]+)==(\S+)", text)
