@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
+    from .record import Record
     from .session import Result
 
 
@@ -366,13 +367,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     try:
         records = config.stash[SESSION].folder.read()
         notes = config.stash[NOTES] = config.stash[SESSION].accept(records)
-    except InputError as error:
+    except (GpuserveError, OSError) as error:
         config.stash[NOTES] = [str(error)]
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return
-    ran = any(record.outcome != "skipped" for record in records)
     fails = []
-    if config.getoption("gpuserve_require_run") and not ran:
+    only_looked = config.option.collectonly or config.getoption("setuponly", False)
+    if config.getoption("gpuserve_require_run") and not only_looked and not any(map(tried, records)):
         fails.append("nothing was run: every case was skipped or deselected (--gpuserve-require-run)")
     if config.getoption("gpuserve_strict_review") and any(record.review_due for record in records):
         fails.append("a dead end is past its review date (--gpuserve-strict-review)")
@@ -382,6 +383,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if fails and exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     notes += fails
+
+
+def tried(record: Record) -> bool:
+    """Whether a case came as far as to be started or to fail; a dead end that is never started did not."""
+    return bool(record.launches) or record.outcome in {"passed", "failed"}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

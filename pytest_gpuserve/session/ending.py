@@ -31,6 +31,8 @@ WORKS = frozenset(
 )
 """Verdicts on numbers: a dead end that was said not to start, serve or be taken works when it gets as far as
 these."""
+UNCOMPARED = frozenset({Verdict.NO_PARTNER, Verdict.NOT_COMPARABLE, Verdict.INVALID})
+"""Verdicts that leave open whether a case is slower: nothing is known to have changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +103,8 @@ def _documented(here: Here, happened: Happened, ending: _Ending) -> _Ending:
         build = here.build(happened.case.config)
         note = texts.open_(dead_end, case=happened.case, nodeid=happened.nodeid, build=build)
         return _Ending(verdict=Verdict.DEAD_END_OPEN, outcome="failed", text=note, note=note)
+    if dead_end.kind == "slower" and error.verdict in UNCOMPARED:
+        return ending
     fit = texts.judge_failure(dead_end, error)
     if fit.fits:
         return replace(ending, verdict=Verdict.DEAD_END, outcome="xfailed", text=fit.why or ending.text)

@@ -144,3 +144,37 @@ def test_a_warning_that_is_an_error_fails_its_case(project: pytest.Pytester) -> 
     result = project.runpytest_subprocess("suites", "--gpuserve-no-check", "-W", "error", "-k", "dead-decode")
     assert "INTERNALERROR" not in result.stdout.str()
     result.assert_outcomes(failed=1, deselected=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["-k", "never-decode"], pytest.ExitCode.TESTS_FAILED),
+        (["-k", "no-such-case"], pytest.ExitCode.TESTS_FAILED),
+        (["-k", "dead-decode"], pytest.ExitCode.OK),
+        (["-k", "trial"], pytest.ExitCode.OK),
+        (["--collect-only", "-q"], pytest.ExitCode.OK),
+        (["--setup-plan"], pytest.ExitCode.OK),
+    ],
+)
+def test_a_run_that_starts_nothing_is_red_where_one_is_required(
+    project: pytest.Pytester, arguments: list[str], code: int
+) -> None:
+    result = project.runpytest_subprocess(
+        "suites", "--gpuserve-no-check", "--gpuserve-require-run", *arguments
+    )
+    assert result.ret == code
+    assert ("nothing was run" in result.stdout.str()) == (code != pytest.ExitCode.OK)
+
+
+def test_baselines_that_cannot_be_written_are_told_with_the_rest(project: pytest.Pytester) -> None:
+    (project.path / "suites" / "s.yaml").write_text(SUITE.replace(", gate: none", ""))
+    (project.path / "baselines").mkdir()
+    (project.path / "baselines" / "h200-x1").write_text("in the way")
+    result = project.runpytest_subprocess(
+        "suites", "--gpuserve-no-check", "-k", "trial", "--gpuserve-update-baselines"
+    )
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    text = result.stdout.str()
+    assert "h200-x1" in text
+    assert "INTERNALERROR" not in text

@@ -76,7 +76,7 @@ def finish(session, one, *, error=None, plan=None, verdict=None):
     run.launches["decode"] = [Launch(started="2026-11-29T00:00:00+00:00", rounds=[Round(duration_s=1.0)])]
     session._measure = lambda *_: run
     if verdict is not None:
-        fails = verdict in {Verdict.NO_BASELINE, Verdict.REGRESSED, Verdict.SLOWER}
+        fails = verdict not in {Verdict.OK, Verdict.MEASURED, Verdict.RECORDED}
         session._judge = lambda *_: Judgement(verdict=verdict, text="told", fails=fails)
     return session.run(one, [one], "suites/s.yaml::test_serving[c-decode]")
 
@@ -250,3 +250,12 @@ def test_what_contradicts_itself_is_nobodys_case(session, monkeypatch):
     monkeypatch.setattr(session.here, "build", build)
     with pytest.raises(RequestError):
         session.plan(case())
+
+
+@pytest.mark.parametrize("verdict", [Verdict.NO_PARTNER, Verdict.NOT_COMPARABLE, Verdict.INVALID])
+def test_what_could_not_be_compared_is_no_dead_end_that_has_changed(session, verdict):
+    slower = msgspec.structs.replace(END, kind="slower", match=())
+    result = finish(session, case(dead_end=slower, compare_to="base"), verdict=verdict)
+    assert (result.record.verdict, result.record.outcome) == (verdict, "failed")
+    assert result.error is not None
+    assert not result.note
