@@ -75,6 +75,10 @@ class SuiteFile(pytest.Module):
             raise self.CollectError(str(error)) from None
         return suite_tests
 
+    def funcnamefilter(self, name: str) -> bool:
+        """Ours is the test whatever the user's own are called (ini `python_functions`)."""
+        return name == "test_serving"
+
     def _claim_name(self) -> None:
         taken = self.config.stash.setdefault(SUITES, {})
         other = taken.setdefault(self.suite.name, self.path)
@@ -275,8 +279,6 @@ class CaseRun:
 
     def _siblings(self) -> list[Case]:
         mine = (self.case.suite, self.case.config.id)
-        return [
-            item.stash[CASE]
-            for item in self._item.session.items
-            if CASE in item.stash and (item.stash[CASE].suite, item.stash[CASE].config.id) == mine
-        ]
+        cases = [item.stash[CASE] for item in self._item.session.items if CASE in item.stash]
+        # Once each: `--keep-duplicates` lists an item as often as it is named.
+        return list({one.id: one for one in cases if (one.suite, one.config.id) == mine}.values())

@@ -79,6 +79,12 @@ def test_a_node_id_selects_one_case(pytester, suites):
     assert ids(result) == ["test_serving[tuned-decode]"]
 
 
+def test_the_names_of_the_users_own_tests_are_their_affair(pytester, suites):
+    suites()
+    result = pytester.runpytest("suites", "--collect-only", "-q", "-o", "python_functions=check_*")
+    assert len(ids(result)) == 6
+
+
 def test_collecting_looks_at_no_hardware(pytester, suites):
     suites()
     pytester.makeconftest(

@@ -178,3 +178,9 @@ def test_baselines_that_cannot_be_written_are_told_with_the_rest(project: pytest
     text = result.stdout.str()
     assert "h200-x1" in text
     assert "INTERNALERROR" not in text
+
+
+def test_a_suite_that_is_named_twice_is_measured_once(project: pytest.Pytester) -> None:
+    records = run(project, "suites/s.yaml", "--keep-duplicates", "-k", "trial", passed=2, deselected=4)
+    assert len(records["trial"].launches) == 1
+    assert (project.path / "starts.txt").read_text().split() == ["trial"]
