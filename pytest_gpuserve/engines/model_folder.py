@@ -62,7 +62,8 @@ def vocabulary(folder: Path) -> int | None:
     if size is None:
         return None
     added = _json(folder / "tokenizer_config.json").get("added_tokens_decoder", {})
-    special = [int(key) for key in added if key.isdigit() and size // 2 <= int(key) < size]
+    numbers = (int(key) for key in added if key.isdecimal()) if _is(added) else ()
+    special = [number for number in numbers if size // 2 <= number < size]
     return min([size, *special])
 
 
@@ -77,7 +78,7 @@ def _is(part: Any) -> bool:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text())
+        found = json.loads(file.read_bytes())  # UTF-8, whatever the locale says
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -156,7 +156,8 @@ def write_summary(
         paint = _painter(terminal)
         for table in tables(records):
             terminal.section(f"gpuserve: {table.title}")
-            terminal.write_line(table.text(_width(), paint))
+            for line in table.text(_width(), paint).splitlines():
+                terminal.write_line(line)  # a terminal that lacks a letter spoils that line alone
         terminal.write_line("")
         mark = ", simulated" if all(map(simulated, records)) else ""
         terminal.write_line(f"gpuserve: {counts(records)}{mark}")

@@ -266,7 +266,7 @@ def versions(profile: str = DEFAULT_PROFILE) -> tuple[str, ...]:
 
 
 def death_text(profile: str, file: str) -> str:
-    return (PROFILES / profile / "deaths" / file).read_text()
+    return (PROFILES / profile / "deaths" / file).read_text(encoding="utf-8")
 
 
 def _read(file: Path, type_: type[T]) -> T:
@@ -294,7 +294,7 @@ class Flag(Struct, frozen=True):
 def load_flags(name: str) -> tuple[Flag, ...]:
     """The command line of one SGLang version."""
     flags = []
-    for line in (FLAGS / f"{name}.tsv").read_text().splitlines():
+    for line in (FLAGS / f"{name}.tsv").read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             continue
         field_name, names, kind, default, *choices = line.split("\t")

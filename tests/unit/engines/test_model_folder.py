@@ -78,3 +78,10 @@ def test_files_that_cannot_be_read_tell_nothing(tmp_path: Path) -> None:
     assert vocabulary(tmp_path) is None
     (tmp_path / "config.json").write_text("{")
     assert vocabulary(tmp_path) is None
+
+
+@pytest.mark.parametrize("tokens", [None, [{"id": 1}], "x", {"ü": {}, "²": {}}])
+def test_a_tokenizer_that_is_written_otherwise_tells_nothing(tmp_path: Path, tokens: Any) -> None:
+    (tmp_path / "config.json").write_text('{"vocab_size": 100}')
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": tokens}))
+    assert vocabulary(tmp_path) == 100
