@@ -117,6 +117,10 @@ class Round(Dispatch):
         self._nap_s = 0.0
         self._chunks_before = self._merged_before = self._awake_ticks = 0
         self._run_delay = RunDelay()
+        self._blocked = False
+        """The poll found nothing at first."""
+        self._looked = self._returned = 0
+        """When nothing of what is read now had arrived yet, and when the poll ended."""
         self._offset = 0
         """What a kernel stamp has to lose to count from the start."""
 
@@ -187,7 +191,7 @@ class Round(Dispatch):
             ready = poll(wait, len(connections) + 1)
             returned = _now() - start
             blocked = returned - entered > BLOCKED_NS
-            floor = returned if blocked else before
+            self._blocked, self._looked, self._returned = blocked, entered if blocked else before, returned
             stamp = 0
             arrived = chunks
             for fd, events in ready:
@@ -243,7 +247,7 @@ class Round(Dispatch):
                                     flight.last = data
                                     chunks += 1
                                     continue
-                chunks += self._unusual(connection, flight, data, stamp, floor)
+                chunks += self._unusual(connection, flight, data, stamp)
             entered = _now() - start
             if stamp:
                 lag.add(entered - (stamp if kernel else returned), len(ready))
@@ -267,14 +271,27 @@ class Round(Dispatch):
         else:
             self.abandon("interrupted", "the round was ended")
 
-    def _unusual(
-        self, connection: Connection, flight: Flight | None, data: bytes, stamp: int, floor: int
-    ) -> int:
-        """Whatever is not one usual chunk; the number of token events in it.
+    def _merged(self, flight: Flight, lost: int, stamp: int, prior: int, *, first: bool) -> None:
+        """Token events without a stamp of their own: how far off can they be, and is it the client's doing?
 
-        `floor`: nothing of `data` arrived before this, unless the read before left it behind; and as much
-        earlier as this thread was kept from running, for then it may have been there all the while.
+        They came after the read before, and after the poll before, unless that read left them behind. When
+        this poll found nothing at first, they most likely came together just before it ended, or as much
+        earlier as this thread was kept from running; but a machine that held up all of it does not count
+        that, so the bound reaches back to where the poll began.
         """
+        health = self.health
+        kept = self._run_delay.take_ns()
+        reach = max(0, stamp - (prior if flight.filled else max(prior, self._looked)))
+        health.merged += lost
+        health.lost.add(reach, lost)
+        if first:
+            health.lost_first.add(reach)
+        since = self._returned if self._blocked else self._looked
+        if stamp - max(prior, since - kept) > LATE_NS:
+            health.late_merged += lost
+
+    def _unusual(self, connection: Connection, flight: Flight | None, data: bytes, stamp: int) -> int:
+        """Whatever is not one usual chunk; the number of token events in it."""
         if flight is None:
             self.hung_up(connection)
             return 0
@@ -296,16 +313,8 @@ class Round(Dispatch):
             return 0
         tokens = len(flight.stamps) - before
         if tokens > 1:
-            health = self.health
             prior = max(flight.prior, flight.sent or 0, flight.stamps[before - 1] if before else 0)
-            since = floor - self._run_delay.take_ns()
-            lost = max(0, stamp - (prior if flight.filled else max(prior, since)))
-            health.merged += tokens - 1
-            health.lost.add(lost, tokens - 1)
-            if not before:
-                health.lost_first.add(lost)
-            if lost > LATE_NS:
-                health.late_merged += tokens - 1
+            self._merged(flight, tokens - 1, stamp, prior, first=not before)
         flight.prior = stamp
         flight.filled = len(data) == READ_BYTES
         if complete:
