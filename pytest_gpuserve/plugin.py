@@ -92,6 +92,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Start servers without looking at their flags, models and ports first",
     )
     group.addoption(
+        "--gpuserve-wait",
+        default="1h",
+        metavar="DURATION",
+        help="How long a server waits for GPUs that somebody else uses before its cases fail (default: 1h)",
+    )
+    group.addoption(
         "--gpuserve-run-dir",
         default=None,
         metavar="DIR",
@@ -161,6 +167,13 @@ def options_of(config: pytest.Config) -> Options:
             simulation = Simulation.from_options(None if simulate is True else simulate, perturb)
         except InputError as error:
             raise pytest.UsageError(str(error)) from None
+    from .yaml_values import duration
+
+    wait = duration(config.getoption("gpuserve_wait"))
+    if wait is None:
+        raise pytest.UsageError(
+            f"--gpuserve-wait: {config.getoption('gpuserve_wait')!r} is no duration; write 90s, 30m or 1h30m"
+        )
     return Options(
         rootdir=root,
         baselines=baselines,
@@ -172,6 +185,7 @@ def options_of(config: pytest.Config) -> Options:
         engine_python=_interpreters(config.getoption("gpuserve_engine_python")),
         attach=attach,
         launches=launches,
+        wait_s=wait,
         improved_fails=_warn_or_fail(config, "gpuserve_improved"),
         inconclusive_fails=_warn_or_fail(config, "gpuserve_inconclusive"),
     )

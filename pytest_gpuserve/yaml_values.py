@@ -51,12 +51,20 @@ Environment: TypeAlias = Annotated[
 """Variable -> text."""
 
 
+def duration(text: str) -> float | None:
+    """`1h30m` in seconds; None for what is no duration."""
+    if not _DURATION.fullmatch(text):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
+
 def seconds(source: Source, keys: Keys, written: str | float, *, zero: bool = True) -> float:
     """A duration in seconds; `zero` says whether none at all is one."""
     if isinstance(written, str):
-        if not _DURATION.fullmatch(written):
+        found = duration(written)
+        if found is None:
             raise source.error(keys, f"{written!r} is no duration; write seconds, or 90s, 30m, 1h30m")
-        value = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(written))
+        value = found
     else:
         value = float(written)
     if not math.isfinite(value) or value < 0 or (value == 0 and not zero):

@@ -31,6 +31,8 @@ class Options:
     """URL of a running server that the cases of one config are measured on."""
     launches: int | None = None
     """Launches per config, instead of what the suite says."""
+    wait_s: float = 3600.0
+    """How long a start waits for GPUs that somebody else uses."""
     improved_fails: bool = False
     inconclusive_fails: bool = False
     today: date = field(default_factory=date.today)

@@ -238,6 +238,7 @@ class Session:
             what=config.id,
             count=None if here.host.count else 1,  # without GPUs one server at a time has the machine
             say=self._say,
+            lease_timeout_s=self.options.wait_s,
         )
 
     def take_stop_error(self, case: Case) -> CaseError | None:

@@ -205,6 +205,7 @@ def test_yaml_1_2_booleans(pytester, suites):
         (["suites", "--gpuserve-simulate", "--gpuserve-update-baselines"], "never stored"),
         (["suites", "--gpuserve-launches", "0"], "--gpuserve-launches"),
         (["suites", "--gpuserve-simulate", "--gpuserve-perturb", "opens:tunned"], "did you mean 'tuned'?"),
+        (["suites", "--gpuserve-wait", "soon"], "--gpuserve-wait: 'soon' is no duration"),
         (["suites", "--gpuserve-simulate="], "'' is no engine==version"),
         (["suites", "--gpuserve-engine-python", "sglan=/x"], "no engine 'sglan'; there are: "),
         (["suites", "--gpuserve-engine-python", "vllm="], "names no interpreter"),

@@ -259,3 +259,22 @@ def test_what_could_not_be_compared_is_no_dead_end_that_has_changed(session, ver
     assert (result.record.verdict, result.record.outcome) == (verdict, "failed")
     assert result.error is not None
     assert not result.note
+
+
+def test_a_gpu_that_somebody_else_keeps_fails_the_case_in_the_end(tmp_path, monkeypatch):
+    lock = tmp_path / "leases"
+    monkeypatch.setenv("GPUSERVE_LEASES", str(lock))
+    options = Options(rootdir=tmp_path, baselines=tmp_path / "baselines", check=False, wait_s=0.0)
+    session = Session(options, RunFolder(tmp_path / "run"), lambda text: None)
+    session.here.__dict__["host"] = msgspec.structs.replace(HOST, count=0, profile="cpu")
+    monkeypatch.setattr(session.here, "build", lambda config: EngineBuild(name="sglang", version="0.5.15"))
+    other = session.here.leases(tmp_path)
+    held = other.acquire(1, what="somebody's")
+    one = case(dead_end=END)
+    try:
+        result = session.run(one, [one], "node")
+    finally:
+        held.release()
+    assert "somebody's" in str(result.error)
+    assert (result.record.verdict, result.record.outcome) == (Verdict.DEAD_END_CHANGED, "failed")
+    assert "the state of the machine, which is never a dead end" in result.note
