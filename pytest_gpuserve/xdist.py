@@ -42,7 +42,7 @@ class ServeScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships
             return str(super()._split_scope(nodeid))
         case_id = rest.partition("[")[2].rstrip("]")
         config_id = case_id.rpartition("-")[0]
-        return f"{path}::{families(self.config.rootpath / path).get(config_id, config_id)}"
+        return f"{path}::{families(file_of(self.config, path)).get(config_id, config_id)}"
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Like its parent, but what ran when the worker died is done: a case that kills hosts is not tried twice."""
@@ -60,6 +60,18 @@ class ServeScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships
         for other in self.assigned_work:
             self._reschedule(other)
         return crashed
+
+
+def file_of(config: pytest.Config, name: str) -> Path:
+    """The file that a node id names: relative to the root, or, outside of it, to what pytest was asked to run."""
+    path = config.rootpath / name
+    if not path.exists():
+        for argument in config.args:
+            asked = config.invocation_params.dir / argument.partition("::")[0]
+            for folder in (asked, asked.parent):
+                if (folder / name).is_file():
+                    return folder / name
+    return path
 
 
 @cache
@@ -87,7 +99,7 @@ def case_of(config: pytest.Config, nodeid: str) -> Case | None:
     from .suite import load_suite
 
     name, _, rest = nodeid.partition("::")
-    path = config.rootpath / name
+    path = file_of(config, name)
     if not is_suite(path, config):
         return None
     case_id = rest.partition("[")[2].removesuffix("]")

@@ -32,6 +32,7 @@ class Here:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self._engines: dict[str, Engine] = {}
         self._builds: dict[str, EngineBuild | EngineMissing] = {}
         self._attached: str | None = None
         """Id of the config that a running server stands for."""
@@ -66,9 +67,11 @@ class Here:
     def engine(self, config: Config) -> Engine:
         if self.options.simulation is not None:
             return self.options.simulation.engine(config.engine)
-        from ..engines.registry import find
+        if config.engine not in self._engines:
+            from ..engines.registry import find
 
-        return find(config.engine)
+            self._engines[config.engine] = find(config.engine)  # reads the metadata of all that is installed
+        return self._engines[config.engine]
 
     def site(self, config: Config) -> Site:
         """Where the config's engine lives: command line before suite before `gpuserve.local.yaml`."""

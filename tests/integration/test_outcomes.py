@@ -184,3 +184,30 @@ def test_a_suite_that_is_named_twice_is_measured_once(project: pytest.Pytester) 
     records = run(project, "suites/s.yaml", "--keep-duplicates", "-k", "trial", passed=2, deselected=4)
     assert len(records["trial"].launches) == 1
     assert (project.path / "starts.txt").read_text().split() == ["trial"]
+
+
+@pytest.mark.parametrize("argument", ["suites", "suites/s.yaml"])
+def test_a_family_stays_together_where_the_root_is_elsewhere(project: pytest.Pytester, argument: str) -> None:
+    other = project.mkdir("elsewhere")
+    (project.path / "suites" / "s.yaml").write_text(
+        SUITE.replace(
+            "{id: trial, gate: none}",
+            "{id: trial, gate: none}\n  - {id: beside, compare_to: trial, gate: none}",
+        )
+    )
+    (project.path / "rounds.json").write_text(json.dumps(ROUNDS | {"beside": [[99.0]]}))
+    (project.path / "suites" / "conftest.py").write_text(replayed.CONFTEST)
+    arguments = [
+        "--gpuserve-no-check",
+        f"--rootdir={other}",
+        "--gpuserve-run-dir=run",
+        "-n2",
+        "-k",
+        "trial or beside",
+    ]
+    project.runpytest_subprocess(argument, *arguments).assert_outcomes(passed=2)
+    lines = (project.path / "run" / "records.jsonl").read_text().splitlines()
+    beside = next(
+        one for one in (msgspec.json.decode(line, type=Record) for line in lines) if one.config == "beside"
+    )
+    assert [one.against for one in beside.comparisons] == ["partner", "partner"]

@@ -278,3 +278,17 @@ def test_a_gpu_that_somebody_else_keeps_fails_the_case_in_the_end(tmp_path, monk
     assert "somebody's" in str(result.error)
     assert (result.record.verdict, result.record.outcome) == (Verdict.DEAD_END_CHANGED, "failed")
     assert "the state of the machine, which is never a dead end" in result.note
+
+
+def test_an_engine_is_looked_up_once(session, monkeypatch):
+    from pytest_gpuserve.engines import registry
+
+    asked = []
+
+    def find(name, place=None):
+        asked.append(name)
+        return object()
+
+    monkeypatch.setattr(registry, "find", find)
+    assert session.here.engine(case().config) is session.here.engine(case().config)
+    assert asked == ["sglang"]
