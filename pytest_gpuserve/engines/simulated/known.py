@@ -77,13 +77,16 @@ def load(serving: Serving, workload: Workload) -> Unknown | None:
         )
         known = " or ".join(map(str, shape.concurrency))
         return Unknown(f"the profile knows concurrency {known}, and nothing of {asked}")
+    if workload.dataset is not None:
+        return Unknown("the profile knows generated prompts, and nothing of those of a dataset")
     for what, lengths, (low, high) in (
         ("prompts", workload.input_tokens, shape.input_tokens),
         ("answers", workload.output_tokens, shape.output_tokens),
     ):
         least, most = _range(lengths)
         if least < low or most > high:
-            return Unknown(f"the profile knows {what} of {low} to {high} tokens, and nothing of {most:g}")
+            asked = least if least < low else most
+            return Unknown(f"the profile knows {what} of {low} to {high} tokens, and nothing of {asked:g}")
     return None
 
 

@@ -105,6 +105,11 @@ def test_a_flag_that_the_version_refuses_is_known_to_fail() -> None:
         ({"concurrency": 8}, "knows concurrency 1, and nothing of 8 requests at once"),
         ({"concurrency": None, "request_rate": 2.0}, "nothing of requests that arrive at a rate"),
         ({"input_tokens": Lengths(mean=32768)}, "prompts of 1 to 2048 tokens, and nothing of 32768"),
+        (
+            {"output_tokens": Lengths(kind="uniform", mean=5, low=0, high=10)},
+            "tokens, and nothing of 0",
+        ),
+        ({"dataset": "d.jsonl", "input_tokens": Lengths()}, "generated prompts, and nothing of those of a"),
         ({"output_tokens": Lengths(kind="uniform", low=1, high=9000)}, "answers of 1 to 4096 tokens"),
     ],
 )
