@@ -85,8 +85,8 @@ def load(serving: Serving, workload: Workload) -> Unknown | None:
     ):
         least, most = _range(lengths)
         if least < low or most > high:
-            asked = least if least < low else most
-            return Unknown(f"the profile knows {what} of {low} to {high} tokens, and nothing of {asked:g}")
+            beyond = least if least < low else most
+            return Unknown(f"the profile knows {what} of {low} to {high} tokens, and nothing of {beyond:g}")
     return None
 
 
