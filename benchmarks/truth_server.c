@@ -5,7 +5,7 @@
  *     ./truth_server --port 8100 --ttft-us 50000 --itl-us 10000
  *
  * POST /v1/completions, /v1/chat/completions, /generate: a stream of max_tokens (max_new_tokens) tokens, or with
- *     "stream": false one JSON object. The first token is sent ttft after the request was read, token k exactly
+ *     "stream": false one JSON object. The first token is sent ttft after the request arrived, token k exactly
  *     ttft + k * itl after it, however late the ones before were. With both at 0 tokens go out as fast as they can,
  *     every open stream in its turn.
  * GET /_set?ttft_us=&itl_us=&per_event=&burst=&grid=&spin=   change the schedule, forget all requests
@@ -44,10 +44,25 @@ static struct {
     int per_event, burst, grid, spin;
 } plan = {0, 0, 1, 1, 0, 1};
 
+static uint64_t ns(struct timespec t) { return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec; }
+
 static uint64_t now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return ns(t);
+}
+
+/* When the kernel received what was read last (SO_TIMESTAMPNS is CLOCK_REALTIME), so that the time this process took
+ * to wake up is nobody's. Without a stamp: now. */
+static uint64_t received(struct msghdr *message) {
+    struct cmsghdr *c = CMSG_FIRSTHDR(message);
+    struct timespec stamp, real;
+    uint64_t t = now();
+    if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) return t;
+    memcpy(&stamp, CMSG_DATA(c), sizeof stamp);
+    clock_gettime(CLOCK_REALTIME, &real);
+    uint64_t age = ns(real) - ns(stamp);
+    return age < 1000000000u ? t - age : t;
 }
 
 /* --- bytes ------------------------------------------------------------------------------------------------- */
@@ -80,7 +95,7 @@ static void put_chunk(struct bytes *b, const char *event, size_t n) {
 
 struct request {
     uint64_t number;  /* "request_number" in the body, else UINT64_MAX */
-    uint64_t arrived; /* when all of it had been read */
+    uint64_t arrived; /* when the kernel received the last of it */
     uint64_t ended;
     uint64_t tokens;
     uint64_t events;
@@ -498,13 +513,16 @@ static void readable(struct connection *c) {
         in->size = in->used + 131072;
         in->at = realloc(in->at, in->size + 1);
     }
-    ssize_t n = recv(c->fd, in->at + in->used, in->size - in->used, MSG_DONTWAIT);
+    char control[64];
+    struct iovec room = {in->at + in->used, in->size - in->used};
+    struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    ssize_t n = recvmsg(c->fd, &message, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
         hang_up(c);
         return;
     }
-    uint64_t t = now();
+    uint64_t t = received(&message);
     in->used += (size_t)n;
     in->at[in->used] = 0;
     size_t head, total;
@@ -573,6 +591,7 @@ static void accept_all(int listener) {
         int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK), on = 1;
         if (fd < 0) return;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
         struct connection *c = calloc(1, sizeof *c);
         c->fd = fd;
         c->heap_at = -1;

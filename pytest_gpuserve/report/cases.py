@@ -1,10 +1,12 @@
-"""The tables of a run, drawn from its records: results, documented dead ends, what was skipped, warnings."""
+"""The tables of a run, drawn from its records: results, curves, documented dead ends, what was skipped,
+warnings."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ..record import Verdict
+from . import curve
 from .figures import (
     DEAD_ENDS,
     against_baseline,
@@ -68,7 +70,7 @@ WARNINGS = (Column("case"), Column("warning"))
 
 def tables(records: Sequence[Record]) -> list[Table]:
     """The tables of a run that have a row, in the order in which they are shown."""
-    builders = (results, dead_ends, skipped, warnings)
+    builders = (results, throughput_latency, dead_ends, skipped, warnings)
     return [table for build in builders if (table := build(records)) is not None]
 
 
@@ -82,6 +84,22 @@ def results(records: Sequence[Record]) -> Table | None:
         and not (r.verdict in DEAD_ENDS and metric(r, "output_throughput") is None)
     ]
     return _table("results", RESULTS, shown, _result)
+
+
+def throughput_latency(records: Sequence[Record]) -> Table | None:
+    """A curve for each workload with a list of concurrencies."""
+    shown = curve.curves(records)
+    most = {
+        id(record): max(metric(r, "output_throughput") or 0.0 for r in points)
+        for points in shown
+        for record in points
+    }
+    return _table(
+        "throughput and latency",
+        curve.COLUMNS,
+        [record for points in shown for record in points],
+        lambda record: [curve.row(record, most[id(record)])],
+    )
 
 
 def dead_ends(records: Sequence[Record]) -> Table | None:

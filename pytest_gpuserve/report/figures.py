@@ -80,6 +80,16 @@ def metric(record: Record, name: str) -> float | None:
     return typical(launches) if launches else None
 
 
+def percentile(record: Record, name: str, which: str) -> float | None:
+    """`p50`, `p90`, `p99` or `mean` of a distribution, such as `ttft_ms`, by the gate's own mean."""
+    launches = [
+        [getattr(spread, which) for r in rounds if (spread := getattr(r.metrics, name)) is not None]
+        for rounds in valid_rounds(record)
+    ]
+    known = [values for values in launches if values]
+    return typical(known) if known else None
+
+
 def values_by_launch(record: Record, name: str) -> list[list[float]]:
     """A metric's value in every usable round, by launch; launches without any are left out."""
     launches = [
