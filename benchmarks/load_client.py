@@ -163,6 +163,26 @@ class Machine:
         found = list(map(int, ran.stdout.split()))
         return {f"{ms} ms": sum(ns > ms * 1_000_000 for ns in found) for ms in (1, 3, 10)}
 
+    def cold_us(self) -> tuple[float, float]:
+        """What a small function takes when it has just run, and when it has not for a second.
+
+        Where the host of a virtual machine takes away memory that is not touched, the second is a thousand times the
+        first, and everything that a client or server does rarely is late.
+        """
+        code = (
+            "import json, re, time\n"
+            "def work(): return json.dumps({'a': [1, {'b': re.sub('x', 'y', 'xxa')}]})\n"
+            "def us():\n"
+            "    t = time.perf_counter_ns(); work(); return (time.perf_counter_ns() - t) / 1e3\n"
+            "us(); warm = us(); end = time.monotonic() + 1.2\n"
+            "while time.monotonic() < end: pass\n"
+            "print(warm, us())\n"
+        )
+        command = [*self.pin(self.client_core, priority=10, realtime=False), sys.executable, "-c", code]
+        ran = subprocess.run(command, capture_output=True, text=True, check=True)
+        warm, cold = map(float, ran.stdout.split())
+        return warm, cold
+
     def busy(self) -> float:
         """CPU seconds that the two cores have worked since boot."""
         total = 0
@@ -629,7 +649,7 @@ def main() -> int:
             make_tokenizer(folder / "tokenizer", next(p.python for p in peers if p.python))
         server = Server(machine, folder)
         bench = Bench(machine, server, folder, peers, folder / "tokenizer")
-        wake_up, stops = machine.wake_up_us(), machine.stops()
+        wake_up, stops, (warm, cold) = machine.wake_up_us(), machine.stops(), machine.cold_us()
         try:
             for scenario in options.scenarios.split(","):
                 getattr(bench, scenario)()
@@ -639,7 +659,8 @@ def main() -> int:
     print(f"\ncores {server_core} and {client_core}, realtime {machine.realtime}, nice {machine.nice}")
     print(f"a wake-up of an empty Python loop takes {wake_up:.0f} us of CPU here now;")
     told = ", ".join(f"{count} times for more than {length}" for length, count in stops.items())
-    print(f"in 3 s a loop that only reads the clock was stopped {told}\n")
+    print(f"in 3 s a loop that only reads the clock was stopped {told};")
+    print(f"a small function takes {warm:.0f} us, and {cold:,.0f} us when it has not run for a second\n")
     missed = []
     results = []
     for what, value, limit, unit, larger in bars(bench.rows):
@@ -661,7 +682,15 @@ def main() -> int:
         ]
         options.json.write_text(
             json.dumps(
-                {"rows": rows, "bars": results, "foreign": noise, "wake_up_us": wake_up, "stops": stops},
+                {
+                    "rows": rows,
+                    "bars": results,
+                    "foreign": noise,
+                    "wake_up_us": wake_up,
+                    "stops": stops,
+                    "cold_us": cold,
+                    "warm_us": warm,
+                },
                 indent=1,
             )
         )

@@ -22,6 +22,7 @@ from .dispatch import AHEAD, WRITE, Dispatch, Poll
 from .events import COUNT_KEY
 from .flight import CLEAN, Flight
 from .samples import Samples
+from .warm import keep_warm
 from .wire import EncodingRefused, ProtocolError
 
 if TYPE_CHECKING:
@@ -389,6 +390,7 @@ class Round(Dispatch):
         """Every 50 ms; True when the round is to end."""
         health = self.health
         self.watch_over(now)
+        keep_warm(self.api.kind)
         self._run_delay.take_ns()
         if health.stamp_source == "kernel":
             offset = read_offset(10)
