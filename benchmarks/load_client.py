@@ -93,6 +93,11 @@ class Row:
     note: str = ""
     extra: dict[str, Any] = field(default_factory=dict)
 
+    def worst_us(self) -> float:
+        """TTFT's and ITL's errors at p99 together; infinite without any."""
+        known = [pair[1] for pair in (self.ttft_error_us, self.itl_error_us) if pair is not None]
+        return sum(known) if known else float("inf")
+
     @property
     def throughput_error(self) -> float | None:
         if self.throughput is None or not self.true_throughput:
@@ -433,18 +438,15 @@ class Bench:
         return row
 
     def median(self, run: Callable[[], Row]) -> Row:
-        """The middle one of some tries, by its ITL error."""
+        """The middle one of some tries, by the sum of its errors at p99."""
         tries = [run() for _ in range(TRIES)]
-        ranked = sorted(tries, key=lambda row: row.itl_error_us[1] if row.itl_error_us else float("inf"))
+        ranked = sorted(tries, key=Row.worst_us)
         middle = ranked[len(ranked) // 2]
         for row in tries:
             if row is not middle:
                 self.rows.remove(row)
-        known = [row.itl_error_us[1] for row in ranked if row.itl_error_us]
-        if known:
-            middle.note = (
-                f"ITL p99 of {TRIES} tries: {', '.join(f'{us:,.0f}' for us in known)}. {middle.note}"
-            )
+        told = ", ".join(f"{row.worst_us():,.0f}" for row in ranked)
+        middle.note = f"TTFT and ITL p99 of {TRIES} tries: {told}. {middle.note}"
         return middle
 
     def _keep(self, row: Row) -> Row:
