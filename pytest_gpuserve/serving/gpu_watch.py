@@ -58,6 +58,8 @@ class Seen:
     """To heat, over the round; None where the driver does not count it."""
     ours: bool = False
     """One of the server's processes was seen on it, so that the numbers are those of our process table."""
+    mps: bool = False
+    """It is used through an MPS server, which is nobody's."""
     others: dict[int, str] = field(default_factory=dict)
     strangers: dict[int, int] = field(default_factory=dict)
     """Numbers that are not in the process table, and how often they were seen."""
@@ -84,6 +86,7 @@ class GpuWatch:
         self._pause = pause
         self._handles: dict[int, Any] = {}
         self._known: dict[int, bool | None] = {}
+        self._servers: set[int] = set()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._began = 0.0
@@ -152,9 +155,17 @@ class GpuWatch:
             self._meet(pid, seen)
 
     def _meet(self, pid: int, seen: Seen) -> None:
-        if self._known.get(pid) is None:  # whoever was not in the table may have been starting
-            self._known[pid] = self._owns(pid)
-        match self._known[pid]:
+        if pid in self._servers:
+            seen.mps = True
+            return
+        known = self._known.get(pid)
+        if known is None:  # whoever was not in the table may have been starting
+            known = self._known[pid] = self._owns(pid)
+            if not known and devices.is_mps_server(pid, self._nvml):
+                self._servers.add(pid)
+                seen.mps = True
+                return
+        match known:
             case True:
                 seen.ours = True
             case False if pid not in seen.others:
@@ -212,6 +223,11 @@ def _users(gpu: str, seen: Seen, invalid: list[str], warnings: list[str]) -> Non
         warnings.append(
             f"{gpu}: whether another process used it cannot be told: the driver shows process "
             f"{', '.join(map(str, strangers))}, which is not in this process table"
+        )
+    elif seen.mps and not others:
+        warnings.append(
+            f"{gpu}: whether another process used it cannot be told: it is used through MPS, and the driver "
+            "does not show the clients"
         )
     if others:
         invalid.append(f"{gpu} was used by another process as well: {', '.join(others)}")

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from functools import cache
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError
+from . import processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +22,8 @@ BACK_TOLERANCE_MIB = 256.0
 """What a GPU may hold more than before a launch and still count as given back."""
 BACK_PATIENCE_S = 60.0
 """Memory is given back after the process has gone; tens of GiB took seconds (sgl-project/sglang#36589)."""
+
+MPS_SERVER = "nvidia-cuda-mps-server"
 
 
 class Gpu(NamedTuple):
@@ -109,15 +113,36 @@ def library() -> Any:
 
 
 def users(index: int, nvml: Any = None) -> list[int]:
-    """Processes that compute on a GPU. Inside a container the driver often shows none."""
+    """Processes that compute on a GPU, clients of an MPS server too. Inside a container the driver often shows
+    none.
+    """
     nvml = nvml or _nvml()
     if nvml is None:
         return []
+    found: dict[int, None] = {}  # a client of MPS stands in both lists (nvidia-smi: M+C)
+    for call in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses"):
+        try:
+            listed = getattr(nvml, call)(nvml.nvmlDeviceGetHandleByIndex(index))
+        except (AttributeError, nvml.NVMLError):
+            continue
+        found |= {int(process.pid): None for process in listed}
+    return list(found)
+
+
+def is_mps_server(pid: int, nvml: Any = None) -> bool:
+    """Whether a process is the one through which NVIDIA's Multi-Process Service lets others use a GPU.
+
+    It computes nothing of its own, and stands beside its clients in the driver's list.
+    """
+    return MPS_SERVER in (processes.program(pid), _name(pid, nvml or _nvml()))
+
+
+def _name(pid: int, nvml: Any) -> str:
+    """As the driver has it, for processes that are not in our process table; empty when it does not tell."""
     try:
-        found = nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(index))
-    except nvml.NVMLError:
-        return []
-    return [int(process.pid) for process in found]
+        return PurePath(_text(nvml.nvmlSystemGetProcessName(pid))).name
+    except (AttributeError, nvml.NVMLError):
+        return ""
 
 
 def memory_left(

@@ -9,15 +9,20 @@ here.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 NONCE_VARIABLE = "GPUSERVE_NONCE"
 """Every process of a launch inherits it; its value is unique to the launch."""
+SECRET = re.compile(
+    r"(?:api[-_]?|[-_.]|^-*)(?:key|token|secret|password|passwd|credentials?)$", re.IGNORECASE
+)
+"""A flag or variable on a command line whose value is nobody's business: anybody's may end in a record."""
 
 
 class Process(NamedTuple):
@@ -130,11 +135,30 @@ def wall_clock(ticks: int) -> float:
 
 
 def describe(pid: int) -> str:
-    """Number and command line, for people; the number alone where it cannot be read."""
+    """Number and command line without secrets, for people; the number alone where it cannot be read."""
+    text = " ".join(_without_secrets(_words(pid)))
+    return f"{pid} ({text[:120]})" if text else str(pid)
+
+
+def program(pid: int) -> str:
+    """The name of what it runs, as its command line has it and without folders; empty where it cannot be read."""
+    words = _words(pid)
+    return words[0].rpartition("/")[2] if words else ""
+
+
+def _without_secrets(words: list[str]) -> Iterator[str]:
+    hide = False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        secret = SECRET.search(name) is not None
+        yield "***" if hide else f"{name}=***" if equals and secret else word
+        hide = secret and not equals and word.startswith("-")
+
+
+def _words(pid: int) -> list[str]:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read().rstrip(b"\0").split(b"\0")
+            line = file.read().rstrip(b"\0")
     except OSError:
-        words = []
-    text = " ".join(word.decode(errors="replace") for word in words)
-    return f"{pid} ({text[:120]})" if text else str(pid)
+        return []
+    return [word.decode(errors="replace") for word in line.split(b"\0")] if line else []

@@ -305,7 +305,8 @@ class Server:
         left = [f"process {survivor}" for survivor in self.report["survivors"]]
         left += [text for text in (self.report["port"], self.report["memory"]) if text]
         if left:
-            raise StopFailed(f"{self._what}: the server was stopped and left: {'; '.join(left)}")
+            text = self._redactor.text("; ".join(left))
+            raise StopFailed(f"{self._what}: the server was stopped and left: {text}")
 
     def _close_watch(self) -> None:
         if self._watch is not None:

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_gpuserve.load.api import Target
 from pytest_gpuserve.record import Round
-from pytest_gpuserve.serving import measure
+from pytest_gpuserve.serving import measure, processes
 from pytest_gpuserve.serving.gpu_watch import GpuWatch
 from pytest_gpuserve.serving.launch import Supervised
 
@@ -154,6 +154,56 @@ def test_numbers_of_the_host_prove_nothing_and_are_told() -> None:
     invalid, (warning,) = watched(Nvml(pids=(STRANGER,)))
     assert invalid == []
     assert "cannot be told" in warning
+
+
+SERVER = 400
+
+
+class Mps(Nvml):
+    """With an MPS server, which computes for its `clients`; they stand in a list of their own."""
+
+    def __init__(self, *, clients: tuple[int, ...], pids: tuple[int, ...] = (SERVER,)) -> None:
+        super().__init__(pids=pids)
+        self.clients = clients
+
+    def nvmlDeviceGetMPSComputeRunningProcesses(self, handle: int) -> list[Any]:
+        return [SimpleNamespace(pid=pid) for pid in self.clients]
+
+    def nvmlSystemGetProcessName(self, pid: int) -> str:
+        if pid != SERVER:
+            raise NVMLError("not found")
+        return "/usr/bin/nvidia-cuda-mps-server"
+
+
+def test_an_mps_server_is_nobody() -> None:
+    assert watched(Mps(clients=(OURS, CHILD))) == ([], [])
+
+
+def test_another_client_of_mps_is_another_process() -> None:
+    (reason,), _ = watched(Mps(clients=(OURS, FOREIGN)))
+    assert reason == f"GPU 0 was used by another process as well: {FOREIGN}"
+
+
+def test_mps_that_shows_no_client_proves_nothing_and_is_told() -> None:
+    invalid, (warning,) = watched(Mps(clients=()))
+    assert invalid == []
+    assert "used through MPS" in warning
+
+
+def test_an_mps_server_is_known_by_its_command_line_where_the_driver_gives_no_name() -> None:
+    argv = ["nvidia-cuda-mps-server", "-c", "input()"]
+    with subprocess.Popen(argv, executable=sys.executable, stdin=subprocess.PIPE) as server:
+        try:
+            end = time.monotonic() + 10
+            while not processes.program(server.pid) and time.monotonic() < end:
+                time.sleep(0.01)  # in the middle of exec there is no command line
+            nvml = Nvml(pids=(OURS, server.pid))
+            with GpuWatch((0,), lambda pid: pid == OURS, nvml=nvml, pause=0.001) as watch:
+                while nvml.looks < 3 and time.monotonic() < end:
+                    time.sleep(0.001)
+        finally:
+            server.kill()
+    assert watch.findings() == ([], [])
 
 
 def test_nothing_is_asked_without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

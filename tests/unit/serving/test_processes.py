@@ -100,3 +100,19 @@ def test_description_for_people(child: subprocess.Popen[bytes]) -> None:
     # The child has written a line, so it has long begun.
     assert processes.describe(child.pid).startswith(f"{child.pid} ({sys.executable} -c import os")
     assert processes.describe(2**22 + 1) == str(2**22 + 1)
+
+
+def test_a_description_holds_no_secret() -> None:
+    """It ends in records and in what those are told who wait; the command line may be a stranger's."""
+    words = ["--api-key", "secret-a", "--hf-token=secret-b", "HF_TOKEN=secret-c", "--max-tokens", "7"]
+    argv = ["somebody", "-c", "input()", *words]
+    with subprocess.Popen(argv, executable=sys.executable, stdin=subprocess.PIPE) as process:
+        try:
+            end = time.monotonic() + 10
+            while not processes.program(process.pid) and time.monotonic() < end:
+                time.sleep(0.01)  # in the middle of exec there is no command line
+            text = processes.describe(process.pid)
+        finally:
+            process.kill()
+    shown = "somebody -c input() --api-key *** --hf-token=*** HF_TOKEN=*** --max-tokens 7"
+    assert text == f"{process.pid} ({shown})"
