@@ -11,20 +11,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import EngineMissing, SiteError, SuiteError
+from ..errors import EngineMissing, SiteError
 from ..failures.phases import phase_rules
 from ..load.api import Api, Target
 from ..model import Config, EngineBuild, ModelRef, Phase, PhaseRule, Workload
-from . import exposition, llamacpp_server
+from . import llamacpp_server
 from .base import Command, Counters, Site
 from .control import ask
+from .endpoints import OPENAI, chosen
+from .exposition import totals
 from .flags import refuse, render
 from .installed import installed
-from .model_folder import locate, vocabulary
+from .model_folder import locate, ordinary_tokens
 from .round_log import RoundRule, read_round
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from importlib.resources.abc import Traversable
 
 PROGRAM = "llama-server"
@@ -39,12 +40,6 @@ RESERVED = {
     "port": "a free one is taken for every start",
 }
 
-ENDPOINTS: Mapping[str, tuple[str, bool]] = {
-    "completions": ("/v1/completions", True),
-    "chat": ("/v1/chat/completions", False),
-}
-"""Path, and whether prompts go as token ids."""
-
 DRAFT_MODEL = "model-draft"
 SPECULATIVE = (DRAFT_MODEL, "spec-draft-model", "spec-type", "hf-repo-draft")
 
@@ -58,9 +53,6 @@ ROUND_RULES = (
         r"failed to find (a memory slot|free space in the KV cache)", "the KV cache was full {n} times"
     ),
 )
-
-CONSERVATIVE_VOCABULARY = 32000
-"""Hardly any model has fewer; used where no config.json lies beside the GGUF."""
 
 
 class LlamaCpp:
@@ -135,29 +127,24 @@ class LlamaCpp:
         return Command(argv=argv, env={**site.env, **(visible if gpus else {}), **config.env})
 
     def api(self, config: Config, workload: Workload, site: Site | None = None) -> Api:
-        kind = workload.api or "completions"
-        if kind not in ENDPOINTS:
-            raise SuiteError(
-                f"workload {workload.name!r}: llama.cpp has no api {kind!r}, only {' and '.join(ENDPOINTS)}",
-                config.place,
-            )
-        path, token_ids = ENDPOINTS[kind]
+        kind, endpoint = chosen(OPENAI, workload, config, engine="llama.cpp")
         return Api(
             kind=kind,
-            path=path,
+            path=endpoint.path,
             model=str(config.args.get("alias") or config.model.id),
-            token_ids=token_ids,
-            vocabulary=self._vocabulary(config, site) or CONSERVATIVE_VOCABULARY,
+            token_ids=endpoint.token_ids,
+            vocabulary=ordinary_tokens(self._beside(config, site)),
             keep_alive=False,  # closed after each stream, although the answer's head says Keep-Alive
             # A slot that happens to hold the beginning of a prompt would be used otherwise.
             extra={} if workload.cache == "warm" else {"cache_prompt": False},
         )
 
-    def _vocabulary(self, config: Config, site: Site | None) -> int | None:
+    def _beside(self, config: Config, site: Site | None) -> Path | None:
+        """The folder of the GGUF, which may hold a config.json."""
         if site is None:
             return None
         where = Path(locate(config.model, site))
-        return vocabulary(where if where.is_dir() else where.parent)
+        return where if where.is_dir() else where.parent
 
     def info(self, target: Target) -> dict[str, Any]:
         answer = ask("GET", target, "/props")
@@ -169,15 +156,9 @@ class LlamaCpp:
         """Nothing to do: requests of a cold workload ask not to use the cache (`api`)."""
 
     def counters(self, target: Target) -> Counters | None:
-        answer = ask("GET", target, "/metrics")
-        if answer.status_code in (404, 501):  # without --metrics
+        total = totals(target, "llamacpp:", absent=(404, 501))
+        if total is None:
             return None
-        answer.raise_for_status()
-        text = answer.text
-
-        def total(name: str) -> float | None:
-            return exposition.total(text, f"llamacpp:{name}")
-
         return Counters(
             generated_tokens=total("tokens_predicted_total"),
             prompt_tokens=total("prompt_tokens_total"),

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ..model import ModelRef
     from .base import Site
 
+FEWEST_TOKENS = 32000
+"""Hardly any model has a smaller vocabulary; used when the model's files are not at hand."""
+
 
 def locate(model: ModelRef, site: Site) -> str:
     """What to pass as the model: the folder that the site names, else the id, which the engine resolves.
@@ -48,6 +51,11 @@ def local_folder(model: ModelRef, site: Site | None) -> Path | None:
     commit = reference.read_text().strip() if reference.is_file() else (model.revision or "")
     folder = cache / "snapshots" / commit
     return folder if commit and folder.is_dir() else None
+
+
+def ordinary_tokens(folder: Path | None) -> int:
+    """Token ids below this may stand in a prompt, whatever the folder says or does not say."""
+    return (vocabulary(folder) if folder else None) or FEWEST_TOKENS
 
 
 def vocabulary(folder: Path) -> int | None:

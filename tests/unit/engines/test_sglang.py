@@ -10,6 +10,7 @@ import requests
 
 from pytest_gpuserve.engines import sglang as module
 from pytest_gpuserve.engines.base import Site
+from pytest_gpuserve.engines.model_folder import FEWEST_TOKENS
 from pytest_gpuserve.engines.sglang import SGLang
 from pytest_gpuserve.errors import EngineMissing, SiteError, SuiteError
 from pytest_gpuserve.load.api import Target
@@ -137,7 +138,7 @@ def test_api(kind: Any, path: str, ids: bool) -> None:
     api = SGLang().api(config(), msgspec.structs.replace(WORKLOAD, api=kind))
     assert (api.path, api.token_ids, api.chunk_usage, api.promises_done) == (path, ids, True, True)
     assert api.model == "org/model"
-    assert api.vocabulary == module.CONSERVATIVE_VOCABULARY
+    assert api.vocabulary == FEWEST_TOKENS
 
 
 def test_api_knows_the_vocabulary_and_the_name_that_is_served(tmp_path: Path) -> None:
