@@ -74,7 +74,7 @@ def test_other_args_are_errors_that_list_what_there_is(config: Make, workload: M
 
 
 def test_it_has_no_generate(config: Make, workload: Make) -> None:
-    with pytest.raises(SuiteError, match="no api .generate., only completions and chat"):
+    with pytest.raises(SuiteError, match=r"no api .generate., only completions and chat"):
         OpenAI().api(config("openai"), workload(api="generate"))
 
 
