@@ -18,6 +18,11 @@ COUNT_KEY = b'"completion_tokens":'
 _COUNT = re.compile(rb'"completion_tokens"\s*:\s*(\d+)')
 _CR = re.compile(rb"\r\n?")
 _DONE = re.compile(rb"^data: ?\[DONE\]\s*$", re.MULTILINE)
+_ANSWER = re.compile(rb'"content"\s*:\s*"(?!")|"tool_calls"\s*:\s*\[(?!\s*\])')
+_NO_DATA = (b":", b"event:", b"id:", b"retry:")
+"""Lines that carry nothing; an event of nothing else is none, as the standard has it."""
+_FAILED = re.compile(rb"event: ?error")
+_BOM = b"\xef\xbb\xbf"
 
 
 class Grammar(NamedTuple):
@@ -36,7 +41,7 @@ GRAMMARS = {
         b'"content":"',
         re.compile(
             rb'"(?P<key>content|reasoning_content|reasoning)"\s*:\s*"(?!")'
-            rb'|"(?P<tools>tool_calls)"\s*:\s*\[\s*(?!\])'
+            rb'|"(?P<tools>tool_calls)"\s*:\s*\[(?!\s*\])'
         ),
     ),
 }
@@ -50,11 +55,15 @@ class Event(Struct, frozen=True):
     text: bool = False
     """It carries text, reasoning or a tool call."""
     reasoning: bool = False
+    """It carries reasoning, perhaps with the first of the answer."""
+    answer: bool = False
+    """It carries something that is not reasoning."""
     marker: bytes | None = None
     """The spelling in which this server writes its text, for the quick search in the events that follow."""
     count: int | None = None
     """Output tokens so far, where the event says so."""
     comment: bool = False
+    """It has no data: comments, or `retry:` and the like alone."""
 
 
 DONE = Event(done=True)
@@ -63,7 +72,7 @@ COMMENT = Event(comment=True)
 
 def read(event: bytes, grammar: Grammar) -> Event:
     """Classify one event: the lines before a blank one, line ends normalised to LF."""
-    if event.startswith(b":") and all(line.startswith(b":") for line in event.split(b"\n")):
+    if event.startswith(_NO_DATA) and _carries_nothing(event.split(b"\n")):
         return COMMENT
     if b"[DONE]" in event and _DONE.search(event):
         return DONE
@@ -72,12 +81,23 @@ def read(event: bytes, grammar: Grammar) -> Event:
     if not found:
         return Event(count=count)
     key = found["key"]
+    reasoning = key is not None and key.startswith(b"reasoning")
     return Event(
         text=True,
-        reasoning=key is not None and key.startswith(b"reasoning"),
+        reasoning=reasoning,
+        answer=not reasoning or answers(event),
         marker=found[0] if key is not None else None,
         count=count,
     )
+
+
+def _carries_nothing(lines: list[bytes]) -> bool:
+    return all(line.startswith(_NO_DATA) and not _FAILED.match(line) for line in lines)
+
+
+def answers(event: bytes) -> bool:
+    """An event of a stream that reasons carries something of the answer."""
+    return _ANSWER.search(event) is not None
 
 
 def last_count(event: bytes) -> int | None:
@@ -108,14 +128,14 @@ class Splitter:
         """The events that `data` completes. Raises ValueError when no event ends within `LIMIT` bytes."""
         data = self.rest + data if self.rest else data
         if b"\r" in data:
-            held = data.endswith(b"\r")
+            held = data.endswith(b"\r") and not data.endswith(b"\r\r")  # the LF of it may be on its way
             data = _CR.sub(b"\n", data[:-1] if held else data) + (b"\r" if held else b"")
         *events, self.rest = data.split(b"\n\n")
         if len(self.rest) > self.LIMIT:
             raise ValueError("an event without an end")
-        return [stripped for event in events if (stripped := event.strip(b"\n"))]
+        return [stripped for event in events if (stripped := event.strip(b"\n").removeprefix(_BOM))]
 
     def flush(self) -> list[bytes]:
         """What stands without its blank line when the stream ends."""
-        rest, self.rest = self.rest.strip(b"\r\n"), b""
+        rest, self.rest = self.rest.strip(b"\r\n").removeprefix(_BOM), b""
         return [rest] if rest else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 
-from .events import GRAMMARS, Event, Grammar, Splitter, last_count, read
+from .events import GRAMMARS, Event, Grammar, Splitter, answers, last_count, read
 from .wire import LOWER, UPPER, Framing, ProtocolError, Response
 
 HELD = 64
@@ -182,6 +182,12 @@ class Flight:
             self.fast = CLEAN
         return rest
 
+    @property
+    def turned(self) -> bool:
+        """The last token event so far is reasoning and answer in one, which the quick search takes for
+        reasoning."""
+        return self.reasoning_from is not None and self.last is not None and answers(self.last)
+
     def shows(self, data: bytes) -> bool:
         """Whether the event has visible text, in the usual spelling."""
         at = data.find(self.marker)
@@ -211,11 +217,10 @@ class Flight:
         if not self._is_token(event, raw):
             self._hold(raw)
             return
-        if event.reasoning:
-            if self.reasoning_from is None:
-                self.reasoning_from = len(self.stamps)
-        elif self.answer_from is None and event.text:
-            self.answer_from = len(self.stamps)
+        if event.reasoning and self.reasoning_from is None:
+            self.reasoning_from = len(self.stamps)
+        if event.answer and self.answer_from is None:
+            self.answer_from = len(self.stamps) - self.turned
         if event.marker is not None:
             self.marker = event.marker
         if self.first_event is None:

@@ -32,7 +32,10 @@ class _Story:
     def add(self, raw: bytes) -> None:
         name, payload = _payload(raw)
         if payload is None:
-            self.unreadable = self.unreadable or f"not an event: {raw[:80]!r}"
+            if name == b"error":
+                self.error = self.error or "an error event without words"
+            else:
+                self._not_an_event(raw)
             return
         if payload in (b"", b"[DONE]"):
             return
@@ -47,7 +50,7 @@ class _Story:
         if not isinstance(said, dict):
             self.unreadable = self.unreadable or f"not an object: {payload[:80]!r}"
             return
-        if name == b"error" or said.get("error") or said.get("object") == "error":
+        if name == b"error" or _is_error(said):
             self.error = self.error or error_text(said)
             return
         self.shows = self.shows or _shows(said)
@@ -61,6 +64,17 @@ class _Story:
         for choice in _choices(said):
             self._finished(choice.get("finish_reason"))
 
+    def _not_an_event(self, raw: bytes) -> None:
+        """Some servers put an error as it is where a stream is due."""
+        try:
+            said = _decode(raw)
+        except msgspec.DecodeError:
+            said = None
+        if isinstance(said, dict) and _is_error(said):
+            self.error = self.error or error_text(said)
+        else:
+            self.unreadable = self.unreadable or f"not an event: {raw[:80]!r}"
+
     def _finished(self, reason: Any) -> None:
         if isinstance(reason, dict):
             if reason.get("type") == "abort" and reason.get("message"):
@@ -68,6 +82,10 @@ class _Story:
             reason = reason.get("type")
         if isinstance(reason, str) and reason:
             self.finish = reason
+
+
+def _is_error(said: dict[str, Any]) -> bool:
+    return bool(said.get("error")) or said.get("object") == "error"
 
 
 def _shows(said: dict[str, Any]) -> bool:
@@ -138,6 +156,8 @@ def settle(flight: Flight, api: Api) -> Sample:
         story.finish = story.finish or final.finish
         story.usage = max(story.usage, final.usage, key=_so_far)
         story.meta = max(story.meta, final.meta, key=_so_far)
+    if flight.answer_from is None and flight.turned:
+        flight.answer_from = len(flight.stamps) - 1
     failure, detail = _outcome(flight, api, story)
     if misread and failure is None:
         failure, detail = "misread", "the client took an event for a token that is none"

@@ -1,0 +1,380 @@
+"""Streams like those of the G2 cases, as other servers write them, with answers worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+DONE = "data: [DONE]"
+
+
+def sse(said: dict[str, Any]) -> str:
+    return "data: " + json.dumps(said, separators=(",", ":"), ensure_ascii=False)
+
+
+def chat(delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> str:
+    return sse({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more})
+
+
+def plain(text: str, finish: str | None = None, **more: Any) -> str:
+    return sse({"choices": [{"index": 0, "text": text, "finish_reason": finish}], **more})
+
+
+def generated(text: str, count: int, finish: dict[str, Any] | None = None, **more: Any) -> str:
+    meta = {"finish_reason": finish, "prompt_tokens": 8, "completion_tokens": count, **more}
+    return sse({"text": text, "meta_info": meta})
+
+
+def used(completion: int, **more: Any) -> dict[str, Any]:
+    return {"prompt_tokens": 8, "completion_tokens": completion, "total_tokens": 8 + completion, **more}
+
+
+def usage(completion: int, **more: Any) -> str:
+    return sse({"choices": [], "usage": used(completion, **more)})
+
+
+ROLE = chat({"role": "assistant", "content": ""})
+A, B = chat({"content": "a"}), chat({"content": "b"})
+END = chat({"content": "b"}, "stop")
+TAIL = ((91, usage(2)), (91, DONE))
+SMILE = chat({"content": "\U0001f600"}).encode()
+Items = list[tuple[float, str | bytes]]
+
+
+class Relative(NamedTuple):
+    kind: str
+    items: Items
+    expected: dict[str, Any]
+    """Figures; `out`, `prompt`, `cached`; `failure`, where there is one; `partial` token events of it."""
+    engine: str = "openai"
+
+
+TWO = {"out": 2, "ttft_ms": 60, "e2e_ms": 90, "tpot_ms": 30, "itl_ms": [30], "chunk_gap_ms": [30]}
+"""Two tokens at 60 and 90 ms."""
+UNKNOWN = {"tpot_ms": None, "itl_ms": None, "tokens_in_first_chunk": None}
+
+RELATIVES = {
+    # 01: what comes before the first token
+    "01 a role and no content": Relative(
+        "chat", [(10, chat({"role": "assistant"})), (60, A), (90, END), *TAIL], TWO
+    ),
+    "01 an empty list of tool calls": Relative(
+        "chat",
+        [
+            (10, 'data: {"choices": [{"delta": {"role": "assistant", "tool_calls": [ ]}}]}'),
+            (60, A),
+            (90, END),
+            *TAIL,
+        ],
+        TWO,
+    ),
+    "01 a role with the first token": Relative(
+        "chat",
+        [(60, chat({"role": "assistant", "content": "a"})), (90, END), *TAIL],
+        TWO,
+    ),
+    "01 empty deltas between": Relative(
+        "chat",
+        [
+            (10, ROLE),
+            (60, A),
+            (75, chat({"content": ""})),
+            (90, B),
+            (95, chat({}, "stop")),
+            (96, usage(2)),
+            (96, DONE),
+        ],
+        TWO | {"stream_end_ms": 96},
+    ),
+    # 02: no token
+    "02 nothing but a role": Relative("chat", [(10, ROLE), (20, DONE)], {"failure": "no_token_events"}),
+    "02 EOS at once": Relative(
+        "completions",
+        [(40, plain("", "stop", usage=used(1))), (41, DONE)],
+        {"failure": "no_token_events", "out": 1, "ttft_ms": None},
+    ),
+    # 04: where usage stands
+    "04 on the chunk of the last token": Relative(
+        "completions",
+        [(60, plain("a")), (90, plain("b", "stop", usage=used(2))), (91, DONE)],
+        TWO | {"prompt": 8},
+    ),
+    "04 never": Relative(
+        "completions",
+        [(60, plain("a")), (90, plain("b", "length")), (91, DONE)],
+        TWO | UNKNOWN | {"out": None, "prompt": None},
+    ),
+    "04 before the finish": Relative(
+        "completions",
+        [
+            (60, plain("a", usage=None)),
+            (90, plain("b", usage=None)),
+            (91, usage(2)),
+            (92, plain("", "stop", usage=None)),
+            (93, DONE),
+        ],
+        TWO,
+    ),
+    "04 with a token that nobody sees": Relative(
+        "completions",
+        [(60, plain("a")), (90, plain("b")), (95, plain("", "stop", usage=used(3))), (96, DONE)],
+        TWO | UNKNOWN | {"out": 3, "tpot_ms_naive_n_minus_1": 15},
+    ),
+    # 05: events of another shape
+    "05 no choices": Relative(
+        "chat", [(60, A), (90, END), (91, sse({"usage": used(2)})), (91, DONE)], TWO | {"prompt": 8}
+    ),
+    "05 choices null, delta null": Relative(
+        "chat",
+        [(10, chat(None)), (60, A), (90, END), (91, sse({"choices": None, "usage": used(2)})), (91, DONE)],
+        TWO,
+    ),
+    "05 fields of the standard without data": Relative(
+        "chat",
+        [
+            (5, "retry: 3000"),
+            (10, "event: ping"),
+            (12, "id: 7\n: say error"),
+            (60, f"id: 8\n{A}"),
+            (90, f"event: message\n{END}"),
+            *TAIL,
+        ],
+        TWO,
+    ),
+    "05 a byte order mark": Relative("chat", [(60, f"\ufeff{A}"), (90, END), *TAIL], TWO),
+    "05 details that are null": Relative(
+        "chat",
+        [(60, A), (90, END), (91, usage(2, prompt_tokens_details=None)), (91, DONE)],
+        TWO | {"cached": None},
+    ),
+    # 06: several tokens a chunk
+    "06 counted in every chunk": Relative(
+        "chat",
+        [
+            (40, chat({"content": "aaaa"}, usage=used(4))),
+            (80, chat({"content": "bbb"}, usage=used(7))),
+            (120, chat({"content": "c"}, "stop", usage=used(8))),
+            (121, usage(8)),
+            (121, DONE),
+        ],
+        {"out": 8, "tokens_in_first_chunk": 4, "tpot_ms": 20, "itl_ms": [40 / 3] * 3 + [40]}
+        | {"chunk_gap_ms": [40, 40], "tpot_ms_naive_n_minus_1": 80 / 7},
+    ),
+    "06 counted by generate": Relative(
+        "generate",
+        [
+            (40, generated("aaaa", 4, spec_verify_ct=1)),
+            (80, generated("aaaabbb", 7, spec_verify_ct=2)),
+            (120, generated("aaaabbbc", 8, {"type": "length"}, spec_verify_ct=3)),
+            (121, DONE),
+        ],
+        {"out": 8, "tokens_in_first_chunk": 4, "tpot_ms": 20, "itl_ms": [40 / 3] * 3 + [40]}
+        | {"chunk_gap_ms": [40, 40]},
+    ),
+    "06 all in one chunk": Relative(
+        "chat",
+        [(40, chat({"content": "aaaa"}, "length", usage=used(4))), (41, usage(4)), (41, DONE)],
+        {"out": 4, "tokens_in_first_chunk": 4, "ttft_ms": 40, "tpot_ms": None, "itl_ms": []},
+    ),
+    "06 a count that grows on the empty finish": Relative(
+        "chat",
+        [
+            (10, chat({"role": "assistant"}, usage=used(0))),
+            (40, chat({"content": "aa"}, usage=used(2))),
+            (80, chat({"content": "b"}, usage=used(4))),
+            (90, chat({}, "stop", usage=used(5))),
+            (91, usage(5)),
+            (91, DONE),
+        ],
+        {"out": 5, "e2e_ms": 90, "tpot_ms": 50 / 3, "itl_ms": [20, 20, 10], "chunk_gap_ms": [40, 10]},
+    ),
+    # 08: tool calls
+    "08 a tool call after silence, uncounted": Relative(
+        "chat",
+        [
+            (10, ROLE),
+            (40, chat({})),
+            (80, chat({"tool_calls": [{"function": {"arguments": "{}"}}]})),
+            (80, chat({}, "tool_calls")),
+            (81, usage(12)),
+            (81, DONE),
+        ],
+        UNKNOWN | {"out": 12, "ttft_ms": 80},
+    ),
+    "08 a tool call in pieces": Relative(
+        "chat",
+        [
+            (60, chat({"tool_calls": [{"function": {"name": "f", "arguments": ""}}]})),
+            (90, chat({"tool_calls": [{"function": {"arguments": '{"content":"x"}'}}]})),
+            (91, chat({}, "tool_calls")),
+            *TAIL,
+        ],
+        TWO,
+    ),
+    "08 counts in another spelling": Relative(
+        "chat",
+        [
+            (
+                t,
+                json.dumps({"choices": [{"delta": {"content": None}}], "usage": used(n)}).join(
+                    ["data: ", ""]
+                ),
+            )
+            for t, n in ((10, 0), (40, 1), (60, 2))
+        ]
+        + [(100, chat({"content": "xyz"}, "stop", usage=used(4))), (101, DONE)],
+        {"out": 4, "ttft_ms": 40, "e2e_ms": 100, "tpot_ms": 20, "itl_ms": [20, 20, 20]},
+    ),
+    # 09: reasoning
+    "09 its other name": Relative(
+        "chat",
+        [(10, ROLE), (60, chat({"reasoning": "a", "content": None})), (90, END), *TAIL],
+        TWO | {"ttfot_ms": 90},
+    ),
+    "09 and no answer": Relative(
+        "chat",
+        [(60, chat({"reasoning_content": "a"})), (90, chat({"reasoning_content": "b"}, "length")), *TAIL],
+        TWO | {"ttfot_ms": None},
+    ),
+    "09 and a tool call": Relative(
+        "chat",
+        [
+            (60, chat({"reasoning_content": "a"})),
+            (90, chat({"tool_calls": [{"index": 0}]}, "tool_calls")),
+            *TAIL,
+        ],
+        TWO | {"ttfot_ms": 90},
+    ),
+    "09 ends in the chunk that begins the answer": Relative(
+        "chat",
+        [
+            (40, chat({"reasoning_content": "a"})),
+            (60, chat({"reasoning_content": "b", "content": "c"})),
+            (90, END),
+            (91, usage(4)),
+            (91, DONE),
+        ],
+        UNKNOWN | {"out": 4, "ttft_ms": 40, "ttfot_ms": 60, "e2e_ms": 90},
+    ),
+    "09 ends in the last chunk": Relative(
+        "chat",
+        [
+            (40, chat({"reasoning_content": "a"})),
+            (50, chat({"reasoning_content": "b"})),
+            (60, chat({"reasoning_content": "c", "content": "d"}, "stop")),
+            (61, usage(4)),
+            (61, DONE),
+        ],
+        UNKNOWN | {"out": 4, "ttft_ms": 40, "ttfot_ms": 60, "e2e_ms": 60},
+    ),
+    # 11: errors after tokens
+    "11 object: error": Relative(
+        "chat",
+        [(60, A), (90, B), (95, sse({"object": "error", "message": "died"})), (95, DONE)],
+        {"failure": "in_band_error", "partial": 2, "out": None, "e2e_ms": 90},
+    ),
+    "11 beside choices that are null": Relative(
+        "chat",
+        [(60, A), (95, sse({"choices": None, "error": {"message": "died"}}))],
+        {"failure": "in_band_error", "partial": 1},
+    ),
+    "11 not an event at all": Relative(
+        "chat",
+        [(60, A), (95, '{"error":{"message":"died","code":500}}')],
+        {"failure": "in_band_error", "partial": 1},
+    ),
+    "11 an error event without words": Relative(
+        "chat",
+        [(60, A), (90, END), (91, "event: error"), (91, DONE)],
+        {"failure": "in_band_error", "partial": 2},
+    ),
+    "11 after the finish": Relative(
+        "chat",
+        [(60, A), (90, END), (91, usage(2)), (92, sse({"error": "late"})), (92, DONE)],
+        {"failure": "in_band_error", "partial": 2},
+    ),
+    "11 aborted": Relative(
+        "generate",
+        [(60, generated("a", 1)), (90, generated("a", 1, {"type": "abort", "message": "m"})), (91, DONE)],
+        {"failure": "aborted", "partial": 1},
+    ),
+    "11 error: null is none": Relative(
+        "chat",
+        [(60, chat({"content": "a"}, error=None)), (90, chat({"content": "b"}, "stop", error=None)), *TAIL],
+        TWO,
+    ),
+    # 12: nothing but an error
+    "12 and [DONE]": Relative(
+        "chat", [(5, sse({"error": {"code": 400}})), (5, DONE)], {"failure": "in_band_error", "out": None}
+    ),
+    "12 as JSON on several lines": Relative(
+        "chat",
+        [(5, '{\n  "object": "error",\n  "message": "too long"\n}')],
+        {"failure": "in_band_error", "ttft_ms": None},
+    ),
+    # 14: reads and events
+    "14 only CR": Relative(
+        "chat",
+        [(t, event.encode() + b"\r\r") for t, event in ((60, A), (90, END), *TAIL)],
+        TWO,
+    ),
+    "14 within a character": Relative(
+        "chat",
+        [
+            (50, SMILE[: SMILE.index(b"\xf0") + 2]),
+            (60, SMILE[SMILE.index(b"\xf0") + 2 :] + b"\n\n"),
+            (90, END),
+            *TAIL,
+        ],
+        TWO,
+    ),
+    "14 within a blank line": Relative(
+        "chat",
+        [(50, A.encode() + b"\r\n\r"), (60, b"\n"), (80, END.encode() + b"\n"), (90, b"\n"), *TAIL],
+        TWO,
+    ),
+    "14 several events a read": Relative(
+        "chat",
+        [(60, f"{A}\n\n{B}\n\n{A}\n\n".encode()), (90, f"{END}\n\n{usage(4)}\n\n{DONE}\n\n".encode())],
+        {"out": 4, "ttft_ms": 60, "e2e_ms": 90, "tpot_ms": 10, "itl_ms": [0, 0, 30]},
+    ),
+    "14 an event on several lines": Relative(
+        "chat",
+        [(60, b'data: {"choices":[{"delta":\ndata: {"content":"a"}}]}\n\n'), (90, END), *TAIL],
+        TWO,
+    ),
+    # 15: what is counted
+    "15 white space": Relative(
+        "chat",
+        [(60, chat({"content": " "})), (90, chat({"content": "\n\n"}, "length")), *TAIL],
+        TWO,
+    ),
+    "15 more events than tokens": Relative(
+        "completions",
+        [(40, plain("a")), (60, plain("b")), (80, plain("c", "stop", usage=used(2))), (81, DONE)],
+        UNKNOWN | {"out": 2, "ttft_ms": 40, "e2e_ms": 80, "tpot_ms_naive_n_minus_1": 40},
+    ),
+    "15 text that does not grow": Relative(
+        "generate",
+        [(60, generated("\ufffd", 1)), (90, generated("\ufffd", 2, {"type": "stop"})), (91, DONE)],
+        TWO,
+    ),
+    "15 one token": Relative(
+        "completions",
+        [(40, plain("a", "length", usage=used(1))), (41, DONE)],
+        {"out": 1, "ttft_ms": 40, "e2e_ms": 40, "tpot_ms": None, "itl_ms": [], "chunk_gap_ms": []}
+        | {"tpot_ms_naive_n_minus_1": None, "tokens_in_first_chunk": 1},
+    ),
+    # ends
+    "no [DONE]": Relative(
+        "chat", [(60, A), (90, END), (91, usage(2))], {"failure": "no_done", "out": 2, "partial": 2}
+    ),
+    "no [DONE] where none is promised": Relative(
+        "chat", [(60, A), (90, chat({"content": "b"}, "stop", usage=used(2)))], TWO, "transformers"
+    ),
+    "cached prompt tokens": Relative(
+        "chat",
+        [(60, A), (90, END), (91, usage(2, prompt_tokens_details={"cached_tokens": 5})), (91, DONE)],
+        TWO | {"cached": 5},
+    ),
+}
