@@ -140,7 +140,7 @@ class Server:
         except LeaseTimeout as error:
             taken = "port_conflict" if isinstance(error, PortTaken) else "gpu_busy"
             failure = Failure(failure_class=taken, message=str(error), environment=True)
-            raise StartFailed(str(error), failure=failure) from error
+            raise StartFailed(str(error), failure=failure) from None  # it is the same text
 
     def _spec(self, lease: Lease) -> Spec:
         key = self._config.args.get("api-key")
@@ -302,11 +302,19 @@ class Server:
         finally:
             self._close_watch()
             self._warnings += supervised.notes
+            self._clean_log()
         left = [f"process {survivor}" for survivor in self.report["survivors"]]
         left += [text for text in (self.report["port"], self.report["memory"]) if text]
         if left:
             text = self._redactor.text("; ".join(left))
             raise StopFailed(f"{self._what}: the server was stopped and left: {text}")
+
+    def _clean_log(self) -> None:
+        """Engines print their arguments, and an API key is one."""
+        try:
+            self._redactor.file(self.log)
+        except OSError as error:
+            self._warnings.append(f"the log could not be cleaned of secrets: {error}")
 
     def _close_watch(self) -> None:
         if self._watch is not None:

@@ -403,6 +403,10 @@ def test_secrets_are_in_no_record(make: Callable[..., Server], monkeypatch: pyte
     assert facts.env["HF_HOME"] == "/models/***"
     assert "--api-key" in facts.command
     everything = f"{facts} {error} {error.failure} {server.redact({'x': ['correct-horse-battery']})}"
+    server.stop()
+    log = server.log.read_text()
+    assert "--api-key " + "*" * len("key-of-the-suite") in log
     for secret in ("correct-horse-battery", "staple-staple", "key-of-the-suite"):
         assert secret not in everything
+        assert secret not in log
     assert server.target.headers == {"Authorization": "Bearer key-of-the-suite"}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pytest_gpuserve.serving.redact import Redactor
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TOKEN = 'hf_ab"c/d+e=12345'
 
@@ -70,3 +75,20 @@ def test_a_command_line() -> None:
 
 def test_without_secrets_nothing_changes() -> None:
     assert Redactor(["", ""]).text("a  b") == "a  b"
+
+
+def test_a_file_is_cleaned_in_place(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_bytes(f"api_key='{TOKEN}' \xff \n".encode("latin-1") + b"rest\n" + TOKEN.encode())
+    size = log.stat().st_size
+    assert Redactor([TOKEN]).file(log) == 2
+    stars = b"*" * len(TOKEN)
+    assert log.read_bytes() == b"api_key='" + stars + b"' \xff \nrest\n" + stars
+    assert log.stat().st_size == size
+
+
+def test_a_file_without_secrets_is_left_alone(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_bytes(b"")
+    assert Redactor([TOKEN]).file(log) == 0
+    assert Redactor([]).file(tmp_path / "there-is-none") == 0
