@@ -324,7 +324,7 @@ def pytest_runtest_makereport(
     if CASE not in item.stash:
         return report
     if call.excinfo is not None and isinstance(call.excinfo.value, GpuserveError) and report.failed:
-        shown = call.excinfo.getrepr(style="value")  # our own frames help nobody
+        shown = call.excinfo.getrepr(style="value", chain=False)  # our own frames and causes help nobody
         if shown.reprcrash is not None:
             shown.reprcrash.message = str(call.excinfo.value)  # the short summary, without our class's name
         report.longrepr = shown

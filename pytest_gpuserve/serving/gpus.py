@@ -129,6 +129,11 @@ def users(index: int, nvml: Any = None) -> list[int]:
     return list(found)
 
 
+def _used_by(index: int) -> str:
+    who = ", ".join(processes.describe(pid) for pid in users(index))
+    return f", used by {who}" if who else ""
+
+
 def is_mps_server(pid: int, nvml: Any = None) -> bool:
     """Whether a process is the one through which NVIDIA's Multi-Process Service lets others use a GPU.
 
@@ -173,7 +178,8 @@ def memory_left(
             return "", f"not readable on GPU {unknown}" if unknown else "back"
         if time.monotonic() >= end:
             text = ", ".join(
-                f"GPU {index} holds {more:.0f} MiB more than before" for index, more in over.items()
+                f"GPU {index} holds {more:.0f} MiB more than before{_used_by(index)}"
+                for index, more in over.items()
             )
             return text, "not back"
         wait(0.25)

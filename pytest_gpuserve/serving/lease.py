@@ -242,14 +242,16 @@ class Leases:
             port = self._port(request, obstacles)
             if port is None:
                 return obstacles
-            descriptors = [held.pop(unit) for unit in chosen] + [port[1]]
+            held[Unit(f"port-{port[0]}.lock", f"port {port[0]}")] = port[1]
+            descriptors = [held[unit] for unit in chosen] + [port[1]]
+            for descriptor in descriptors:
+                lock_file.write_record(
+                    descriptor, pid=os.getpid(), what=request.what, since=lock_file.now(), user=os.getuid()
+                )
+            held = {unit: one for unit, one in held.items() if one not in descriptors}
         finally:
             for descriptor in held.values():
                 os.close(descriptor)
-        for descriptor in descriptors:
-            lock_file.write_record(
-                descriptor, pid=os.getpid(), what=request.what, since=lock_file.now(), user=os.getuid()
-            )
         numbers = [request.units.index(u) if u.gpu is None else u.gpu for u in chosen]
         return Lease(chosen, port[0], descriptors, numbers)
 

@@ -53,8 +53,13 @@ class Queue:
         path = self._folder / f"{time.time_ns():020d}-{os.getpid()}"
         descriptor = lock_file.try_lock(str(path))
         assert descriptor is not None, "a ticket's name is its own"
-        os.pwrite(descriptor, json.dumps({"count": count, "units": list(units)}).encode(), 0)
-        return Ticket(path, descriptor, count, tuple(units))
+        ticket = Ticket(path, descriptor, count, tuple(units))
+        try:
+            os.pwrite(descriptor, json.dumps({"count": count, "units": list(units)}).encode(), 0)
+        except OSError:  # a full disk: nobody must queue behind what was never asked
+            ticket.tear()
+            raise
+        return ticket
 
     def before(self, ticket: Ticket) -> list[Waiting]:
         """Living tickets that were drawn earlier, in order; those of the dead are removed."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 NOTICE_S = 15.0
+LOADED = threading.Event()
+"""A request is being answered."""
 
 
 def say(**event: object) -> None:
@@ -51,13 +53,17 @@ def keep_busy(target: Target) -> None:
     """One streamed completion after the other, for as long as somebody answers."""
     import requests
 
-    body = {"model": "none", "prompt": "a b c", "max_tokens": 400, "stream": True, "ignore_eos": True}
+    try:
+        model = requests.get(f"{target.url}/v1/models", timeout=60).json()["data"][0]["id"]
+    except (requests.RequestException, ValueError, LookupError):
+        model = "none"  # vLLM alone refuses a name that it does not have
+    body = {"model": model, "prompt": "a b c", "max_tokens": 400, "stream": True, "ignore_eos": True}
     while True:
         try:
             with requests.post(f"{target.url}/v1/completions", json=body, stream=True, timeout=600) as answer:
                 answer.raise_for_status()
                 for _ in answer.iter_content(256):
-                    pass
+                    LOADED.set()
         except requests.RequestException as error:
             print(error, file=sys.stderr)
             return
@@ -74,6 +80,8 @@ def main(folder: Path, port: int, wanted: dict[str, Any]) -> None:
         server.wait_ready()
         if load:
             threading.Thread(target=keep_busy, args=(server.target,), daemon=True).start()
+            if not LOADED.wait(120.0):
+                raise SystemExit("no request is answered")
         say(state="serving")
         asked, until = False, float("inf")
         while not asked and time.monotonic() < until:

@@ -69,7 +69,6 @@ def get_to(driver: Driver, moment: str) -> None:
         time.sleep(0.1)
         return
     driver.until("serving")
-    time.sleep(0.5)  # for the request to be in flight
     children = [p.pid for p in processes.table().values() if p.ppid == driver.pids["engine"] and not p.gone]
     if children:
         driver.pids["child"] = max(children)

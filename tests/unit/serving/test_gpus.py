@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_gpuserve.errors import InputError
-from pytest_gpuserve.serving import gpus
+from pytest_gpuserve.serving import gpus, processes
 from pytest_gpuserve.serving.gpus import Gpu
 
 if TYPE_CHECKING:
@@ -67,6 +68,12 @@ def test_memory_that_stays_is_named() -> None:
     stuck = Waits([30_000.0])
     left, _ = gpus.memory_left({5: 100.0}, stuck.wait, used=stuck.used, patience=0.0)
     assert left == "GPU 5 holds 29900 MiB more than before"
+
+
+def test_who_uses_what_is_not_given_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "users", lambda index: [os.getpid()] if index == 5 else [])
+    left, _ = gpus.memory_left({5: 100.0}, Waits([]).wait, used=lambda index: 900.0, patience=0.0)
+    assert left == f"GPU 5 holds 800 MiB more than before, used by {processes.describe(os.getpid())}"
 
 
 def test_memory_that_cannot_be_read_is_said() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -93,6 +94,25 @@ def test_a_failed_attempt_holds_nothing(leases: Leases) -> None:
     rest = leases.acquire(7, timeout_s=0.05)
     rest.release()
     held.release()
+
+
+@pytest.mark.parametrize("what", ["record", "ticket"])
+def test_a_full_disk_leaves_nothing_locked(
+    leases: Leases, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    leases.acquire(0).release()  # the folder is there
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with monkeypatch.context() as full:
+        full.setattr(*((lock_file, "write_record") if what == "record" else (os, "pwrite")), fail)
+        with pytest.raises(InputError, match="No space left on device"):
+            leases.acquire(8, port=port)
+    assert list((leases.folder / "queue").iterdir()) == []
+    leases.acquire(8, port=port, timeout_s=0.0).release()
 
 
 def test_a_handed_over_lease_is_still_held(leases: Leases) -> None:

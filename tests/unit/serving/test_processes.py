@@ -31,7 +31,9 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     assert process.stdout is not None
     process.stdout.readline()
     yield process
-    for one in processes.descendants([process.pid], processes.table()):
+    for one in processes.carriers(
+        NONCE, processes.table().values(), since=0
+    ):  # its own may be orphans by now
         processes.send(one, signal.SIGKILL)
     process.kill()
     process.wait()
