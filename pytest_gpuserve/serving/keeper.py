@@ -349,7 +349,9 @@ class Keeper:
         if survivors:
             # The lease must not be given to anybody while they live, however long that is.
             self._tell(event="stopped", **report)
-            while household.members():
+            while members := household.members():
+                for member in members:  # those that a survivor has started since have not been told
+                    processes.send(member, signal.SIGKILL)
                 self._turn(1.0)
         for descriptor in spec.locks:
             lock_file.release(descriptor)

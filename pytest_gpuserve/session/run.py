@@ -64,7 +64,8 @@ class Session:
         except (GpuserveError, OSError) as error:
             result = end(self.here, replace(happened, error=self._stopped_by(error, selected)))
         if lost := self._write(result.record):
-            return replace(result, error=CaseError(f"{result.record.verdict}, but {lost}"))
+            told = f"{result.record.verdict}, but {lost}\n{result.record.text}"
+            return replace(result, error=CaseError(told.strip()))
         return result
 
     def _write(self, record: Record) -> str:

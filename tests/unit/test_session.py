@@ -226,6 +226,17 @@ def test_a_record_that_cannot_be_written_fails_its_case_and_no_other(session, mo
     assert session.broken(case(), "node", "told").record.verdict is Verdict.ERROR
 
 
+def test_what_a_lost_record_would_have_said_is_told(session, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(session.folder, "write", full)
+    monkeypatch.setattr(session, "_server", full)
+    told = str(session.run(case(), [case()], "node").error)
+    assert "its record cannot be written" in told
+    assert told.count("No space left on device") == 2, "why it failed, too"
+
+
 @pytest.mark.parametrize(
     "error", [SiteError("no such engine"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")]
 )
