@@ -14,6 +14,7 @@ import msgspec
 from ..errors import InputError
 from . import bench_options, client, dialects, traffic
 from .bench_output import Live, Writer, as_json, report
+from .bench_target import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """As `main`, for options that `add_arguments` has parsed. Raises InputError."""
-    target, base = bench_options.target_of(options)
+    target, base = target_of(options)
     load = bench_options.workload_of(options)
     seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
     engine, api = dialects.choose(target, base, engine=options.engine, kind=options.api, model=options.model)

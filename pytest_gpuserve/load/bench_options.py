@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
+import contextlib
+import math
 
 from ..errors import InputError
 from ..model import Lengths, Slo, Workload
-from .api import Target
 from .dialects import DIALECTS
 
+MOST_TOKENS = 10_000_000
+MOST_SIGMA = 10.0
 _LENGTHS = "tokens: 128, a range 64-256, or lognormal:MEAN:SIGMA"
 
 
@@ -29,13 +31,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--requests", type=_positive, metavar="N", help="default 16, or 4 for each of --concurrency")
     add("--duration", type=_rate, metavar="S", help="send for so many seconds instead")
     add("--input-tokens", type=lengths, default=lengths("128"), metavar="L", help=_LENGTHS)
-    add("--output-tokens", type=lengths, default=lengths("128"), metavar="L", help="likewise")
+    add("--output-tokens", type=lengths, metavar="L", help="likewise (default: the dataset's, else 128)")
     add("--dataset", metavar="FILE", help="prompts from JSONL in the shape of ShareGPT")
-    add("--shared-prefix", type=float, default=0.0, metavar="SHARE", help="of each prompt, 0 to 1")
+    add("--shared-prefix", type=_share, default=0.0, metavar="SHARE", help="of each prompt, 0 to 1")
     add("--warm-cache", action="store_true", help="do not call cached prompt tokens a fault")
-    add("--warmup", type=int, default=0, metavar="N", help="requests before the measured ones (default 0)")
-    add("--warmup-seconds", type=float, default=0.0, metavar="S", help="or seconds of load before them")
-    add("--temperature", type=float, default=0.0, metavar="T")
+    add(
+        "--warmup",
+        type=_natural,
+        default=0,
+        metavar="N",
+        help="requests before the measured ones (default 0)",
+    )
+    add("--warmup-seconds", type=_number, default=0.0, metavar="S", help="or seconds of load before them")
+    add("--temperature", type=_number, default=0.0, metavar="T")
     add("--natural-stop", action="store_true", help="let the model end its answers (no ignore_eos)")
     add("--text", action="store_true", help="send text where token ids could be sent")
     add(
@@ -59,72 +67,66 @@ def lengths(written: str) -> Lengths:
     try:
         if written.startswith("lognormal:"):
             _, mean, sigma = written.split(":")
-            return Lengths(kind="lognormal", mean=float(mean), sigma=float(sigma))
-        if "-" in written:
+            found = Lengths(kind="lognormal", mean=float(mean), sigma=float(sigma))
+            if 1 <= found.mean <= MOST_TOKENS and 0 <= found.sigma <= MOST_SIGMA:
+                return found
+        elif "-" in written:
             low, high = map(int, written.split("-"))
-            if 1 <= low <= high:
+            if 1 <= low <= high <= MOST_TOKENS:
                 return Lengths(kind="uniform", mean=(low + high) / 2, low=low, high=high)
-        elif int(written) >= 1:
+        elif 1 <= int(written) <= MOST_TOKENS:
             return Lengths(mean=int(written))
     except ValueError:
         pass
-    raise argparse.ArgumentTypeError(f"{written!r} is none of {_LENGTHS}")
+    raise argparse.ArgumentTypeError(f"{written!r} is none of {_LENGTHS} (1 to {MOST_TOKENS:,})")
+
+
+def _whole(written: str, least: int) -> int:
+    with contextlib.suppress(ValueError):
+        if (value := int(written)) >= least:
+            return value
+    raise argparse.ArgumentTypeError(f"{written!r} is not a whole number of {least} or more")
 
 
 def _positive(written: str) -> int:
-    value = int(written)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+    return _whole(written, 1)
+
+
+def _natural(written: str) -> int:
+    return _whole(written, 0)
+
+
+def _number(written: str) -> float:
+    with contextlib.suppress(ValueError):
+        if math.isfinite(value := float(written)) and value >= 0:
+            return value
+    raise argparse.ArgumentTypeError(f"{written!r} is not a number of 0 or more")
 
 
 def _rate(written: str) -> float:
-    value = float(written)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError("must be above 0")
-    return value
+    with contextlib.suppress(ValueError):
+        if math.isfinite(value := float(written)) and value > 0:
+            return value
+    raise argparse.ArgumentTypeError(f"{written!r} is not a number above 0")
 
 
-def target_of(options: argparse.Namespace) -> tuple[Target, str]:
-    """Where the server listens, and the path before its endpoints. Raises InputError."""
-    from urllib.parse import urlsplit
-
-    url = options.url if "//" in options.url else f"http://{options.url}"
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = 0
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or parts.username:
-        raise InputError(f"{options.url}: not a URL such as http://127.0.0.1:30000")
-    headers = {}
-    for header in options.header:
-        name, colon, value = header.partition(":")
-        if not colon:
-            raise InputError(f"--header {header!r}: not 'NAME: VALUE'")
-        headers[name.strip()] = value.strip()
-    if options.api_key_env:
-        if not (key := os.environ.get(options.api_key_env)):
-            raise InputError(f"--api-key-env {options.api_key_env}: the variable is not set")
-        headers["Authorization"] = f"Bearer {key}"
-    tls = parts.scheme == "https"
-    target = Target(
-        host=parts.hostname,
-        port=port or (443 if tls else 80),
-        tls=tls,
-        headers=headers,
-        verify=not options.insecure,
-        ca_file=options.ca_file,
-    )
-    return target, parts.path.rstrip("/").removesuffix("/v1")
+def _share(written: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 <= (value := float(written)) <= 1:
+            return value
+    raise argparse.ArgumentTypeError(f"{written!r} is not a share from 0 to 1")
 
 
 def workload_of(options: argparse.Namespace) -> Workload:
-    """The load that the options describe."""
+    """The load that the options describe. Raises InputError."""
     concurrency = options.concurrency
     if concurrency is None and options.rate is None and not options.burst:
         concurrency = 1
-    requests = options.requests
+    requests, output = options.requests, options.output_tokens
+    if options.burst and requests is None and options.duration is not None:
+        raise InputError("--burst sends all requests at once: give --requests and no --duration")
+    if output is None:
+        output = lengths("128") if options.dataset is None else Lengths()
     if requests is None and options.duration is None:
         requests = max(16, 4 * (concurrency or 0))
     limits = (options.slo_ttft, options.slo_tpot, options.slo_e2e)
@@ -136,7 +138,7 @@ def workload_of(options: argparse.Namespace) -> Workload:
         requests=requests,
         duration=options.duration,
         input_tokens=options.input_tokens,
-        output_tokens=options.output_tokens,
+        output_tokens=output,
         dataset=options.dataset,
         shared_prefix=options.shared_prefix,
         cache="warm" if options.warm_cache else "cold",

@@ -67,6 +67,8 @@ class Address:
             self.found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise Unreachable("unresolved", f"{target.host}: {error.strerror or error}") from None
+        except UnicodeError:
+            raise Unreachable("unresolved", f"{target.host}: no name of a host") from None
 
     def settle(self) -> None:
         """Keep the first address that accepts a connection (`localhost` may be IPv6 first, the server

@@ -55,7 +55,13 @@ class Dataset:
             rows = path.read_bytes().split(b"\n")
         except OSError as error:
             raise InputError(f"dataset {path}: {error.strerror}") from None
-        lines = [_line(row, Place(str(path), n)) for n, row in enumerate(rows, 1) if row.strip()]
+        needed = workload.output_tokens.kind == "fixed" and not workload.output_tokens.mean
+        lines = []
+        for n, row in enumerate(rows, 1):
+            if row.strip():
+                lines.append(line := _line(row, place := Place(str(path), n)))
+                if needed and line.output_tokens is None:
+                    raise InputError("no answer says how many output tokens to ask for: give them", place)
         if not lines:
             raise InputError(f"dataset {path}: no line in it")
         generated = Generated(
@@ -92,7 +98,7 @@ def _line(row: bytes, place: Place) -> Line:
     except msgspec.DecodeError as error:
         raise InputError(f"not JSON: {error}", place) from None
     if not isinstance(said, dict):
-        raise InputError("not an object", place)
+        raise InputError("not an object: JSONL has one in each line", place)
     turns = said.get("conversations", said.get("conversation"))
     if isinstance(turns, list):
         texts = [t for turn in turns if isinstance(turn, dict) and isinstance(t := _text(turn), str)]
@@ -100,10 +106,10 @@ def _line(row: bytes, place: Place) -> Line:
             raise InputError("`conversations` holds no text", place)
         answer = round(len(texts[1].split()) * TOKENS_PER_WORD) if len(texts) > 1 else None
         return Line(texts[0], None, max(1, answer) if answer is not None else None)
-    output = _number(said, "output_tokens", "output_length")
+    output = _number(said, place, "output_tokens", "output_length")
     if isinstance(said.get("prompt"), str):
         return Line(said["prompt"], None, output)
-    prompt_tokens = _number(said, "input_tokens", "input_length")
+    prompt_tokens = _number(said, place, "input_tokens", "input_length")
     if prompt_tokens is None:
         raise InputError("neither `conversations`, `prompt` nor `input_tokens`", place)
     return Line(None, prompt_tokens, output)
@@ -113,8 +119,12 @@ def _text(turn: dict[str, Any]) -> Any:
     return turn.get("value", turn.get("content"))
 
 
-def _number(said: dict[str, Any], *names: str) -> int | None:
+def _number(said: dict[str, Any], place: Place, *names: str) -> int | None:
     for name in names:
-        if isinstance(said.get(name), int):
-            return max(1, int(said[name]))
+        value = said.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(f"`{name}`: {value!r} is not a whole number of 1 or more", place)
+        return value
     return None

@@ -179,45 +179,103 @@ def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        url = f"127.0.0.1:{taken.getsockname()[1]}"
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         assert bench.main([url, "--json", "--requests", "3", "--quiet"]) == 1
     assert json.loads(capsys.readouterr().out)["failures"] == {"connect_refused": 3}
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "place"),
     [
-        ["ftp://x"],
-        ["http://"],
-        ["http://h:99999"],
-        ["http://h", "--engine", "nonesuch"],
-        ["http://h", "--engine", "vllm", "--api", "generate"],
-        ["http://h", "--header", "nothing"],
-        ["http://h", "--api-key-env", "GPUSERVE_NOT_SET"],
-        ["http://h", *EXACT, "--samples", "/nonexistent/folder/s.jsonl"],
-        ["http://h", *EXACT, "--dataset", "/nonexistent/d.jsonl"],
+        ([""], "''"),
+        (["127.0.0.1:30000"], "http://127.0.0.1:30000?"),
+        (["localhost"], "localhost"),
+        (["ftp://x"], "ftp://x"),
+        (["http://"], "http://"),
+        (["http://h:99999"], "http://h:99999"),
+        (["http://h:abc"], "http://h:abc"),
+        (["http://[::1"], "http://[::1"),
+        (["http://h/?key=1"], "http://h/?key=1"),
+        (["http://user:key@h"], "http://user:key@h"),
+        (["http://h", "--path", "v1/completions"], "--path v1/completions"),
+        (["http://h", "--path", "/a b"], "--path /a b"),
+        (["http://h", "--engine", "nonesuch"], "--engine nonesuch"),
+        (["http://h", "--engine", "vllm", "--api", "generate"], "--api generate"),
+        (["http://h", "--header", "nothing"], "--header"),
+        (["http://h", "--header", "two words: x"], "--header"),
+        (["http://h", "--header", "X: a\r\nY: b"], "--header"),
+        (["http://h", "--header", "X: \u20ac"], "--header"),
+        (["http://h", "--api-key-env", "GPUSERVE_NOT_SET"], "GPUSERVE_NOT_SET"),
+        (["https://h", "--ca-file", "/nonexistent.pem"], "--ca-file /nonexistent.pem"),
+        (["https://h", "--ca-file", __file__], "--ca-file"),
+        (["http://h", "--burst", "--duration", "3"], "--burst"),
+        (["http://h", *EXACT, "--samples", "/nonexistent/folder/s.jsonl"], "--samples /nonexistent"),
+        (["http://h", *EXACT, "--dataset", "/nonexistent/d.jsonl"], "/nonexistent/d.jsonl"),
+        (["http://127.0.0.1:1", *EXACT, "--concurrency", "1000000000"], "open files"),
     ],
 )
-def test_bad_input_is_status_2_and_one_line(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_status_2_and_one_line(
+    options: list[str], place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert bench.main(options) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    out, err = capsys.readouterr()
+    assert err.count("\n") == 1 and place in err and out == ""
+
+
+def test_an_empty_dataset_and_one_without_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "d.jsonl"
+    for said, words in (("\n", f"{path}: no line"), ('\n{"prompt": "x"}\n', f"{path}:2: no answer")):
+        path.write_text(said)
+        assert bench.main(["http://h", "--api", "chat", "--model", "m", "--dataset", str(path)]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_a_dataset_says_how_long_its_answers_are(loopback: Start, tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    path.write_text('{"prompt": "x", "output_tokens": 7}\n')
+    server = loopback(ANSWER)
+    for more in ((), ("--output-tokens", "9")):
+        ran(server, "--engine", "vllm", "--model", "m", "--dataset", str(path), *more, exact=False)
+    asked = [json.loads(request.body)["max_tokens"] for request in server.requests]
+    assert (asked[0], asked[-1]) == (7, 9)
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        ["http://h", "--concurrency", "0"],
-        ["http://h", "--concurrency", "2", "--rate", "3"],
-        ["http://h", "--rate", "-1"],
-        ["http://h", "--rate", "inf"],
-        ["http://h", "--input-tokens", "9-3"],
-        ["http://h", "--api", "soap"],
-        [],
+        ["--concurrency", "0"],
+        ["--concurrency", "2.5"],
+        ["--concurrency", "2", "--rate", "3"],
+        ["--rate", "-1"],
+        ["--rate", "inf"],
+        ["--rate", "fast"],
+        ["--requests", "-1"],
+        ["--duration", "nan"],
+        ["--warmup", "-1"],
+        ["--warmup-seconds", "nan"],
+        ["--shared-prefix", "2"],
+        ["--shared-prefix", "nan"],
+        ["--temperature", "-1"],
+        ["--input-tokens", "9-3"],
+        ["--input-tokens", "0"],
+        ["--input-tokens", "1000000000"],
+        ["--input-tokens", "lognormal:0:1"],
+        ["--input-tokens", "lognormal:nan:1"],
+        ["--output-tokens", "lognormal:100:-1"],
+        ["--api", "soap"],
     ],
 )
-def test_bad_usage(options: list[str]) -> None:
+def test_bad_usage_names_the_option(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
-        bench.main(options)
+        bench.main(["http://h", *options])
+    assert exit_.value.code == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert options[-2] in said and "_" not in said
+
+
+def test_no_url() -> None:
+    with pytest.raises(SystemExit) as exit_:
+        bench.main([])
     assert exit_.value.code == 2
 
 
