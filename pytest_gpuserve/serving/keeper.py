@@ -308,7 +308,10 @@ class Keeper:
             self._next_sample = time.monotonic() + self._sample_after
 
     def _take_sample(self) -> None:
-        self._board.add_names(leftovers.in_use(p.pid for p in self._household().members()))
+        names = leftovers.in_use(p.pid for p in self._household().members()) - self._board.names()
+        if names:
+            self._board.add_names(names)
+            self._tell(event="uses", names=sorted(names))  # for the case that guard and supervisor are killed
 
     def _household(self) -> ending.Household:
         return ending.Household(

@@ -44,6 +44,8 @@ class Supervised:
         self.closed = False
         """It no longer listens on its port."""
         self.notes: list[str] = []
+        self._shared_memory: set[str] = set()
+        """What its processes were seen to use."""
         self.report: dict[str, Any] | None = None
         """What was left after the end, once it has ended."""
         self.lost = False
@@ -115,6 +117,8 @@ class Supervised:
                 self.missing.append(event["process"])
             case "closed":
                 self.closed = True
+            case "uses":
+                self._shared_memory.update(event["names"])
             case "note":
                 self.notes.append(event["text"])
             case "stopped":
@@ -195,7 +199,7 @@ class Supervised:
     def _step_in(self) -> dict[str, Any]:
         if not self.lost:  # alive and silent: taking its work over would do it twice
             return _report(survivors=[f"the supervisor {self._process.pid} does not answer"])
-        left, removed = clear(self.spec.nonce, self._began)
+        left, removed = clear(self.spec.nonce, self._began, self._shared_memory)
         return _report(survivors=left, removed=removed, reason="guard and supervisor were killed")
 
     def close(self) -> None:

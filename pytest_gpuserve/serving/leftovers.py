@@ -27,27 +27,45 @@ def in_use(pids: Iterable[int], folder: str = SHARED_MEMORY) -> set[str]:
     """Names under `folder` that these processes have mapped or open. Unreadable processes have none."""
     prefix = folder.rstrip("/") + "/"
     found: set[str] = set()
+    renamed: set[int] = set()
     for pid in pids:
-        for path in (*_mapped(pid), *_open(pid)):
-            if path.startswith(prefix) and not path.endswith(DELETED):
+        for path, inode in (*_mapped(pid), *_open(pid)):
+            if not path.startswith(prefix):
+                continue
+            if not path.endswith(DELETED):
                 found.add(path[len(prefix) :].split("/")[0])
-    return found
+            elif inode:
+                renamed.add(inode)
+    return found | _names(renamed, folder)
 
 
-def _mapped(pid: int) -> list[str]:
+def _names(inodes: set[int], folder: str) -> set[str]:
+    """A semaphore is made under another name, mapped, and then linked: its mapping shows a deleted file for ever."""
+    if not inodes:
+        return set()
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name for entry in entries if entry.inode() in inodes}
+    except OSError:
+        return set()
+
+
+def _mapped(pid: int) -> list[tuple[str, int]]:
+    """Path and inode of what a process has mapped."""
     try:
         with open(f"/proc/{pid}/maps", errors="replace") as file:
-            return [line[line.index("/") :].rstrip("\n") for line in file if "/" in line]
+            lines = [line.rstrip("\n").split(None, 5) for line in file if "/" in line]
     except OSError:
         return []
+    return [(fields[5], int(fields[4])) for fields in lines if len(fields) == 6]
 
 
-def _open(pid: int) -> list[str]:
+def _open(pid: int) -> list[tuple[str, int]]:
     found = []
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):
             try:
-                found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+                found.append((os.readlink(f"/proc/{pid}/fd/{name}"), 0))
             except OSError:
                 continue
     except OSError:

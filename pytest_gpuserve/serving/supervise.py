@@ -8,7 +8,8 @@ ends the launch. Both hold the lease. Whoever is left tells the driver.
 
 The driver sends the order (`keeper.Spec`) as one line of JSON, then `{"do": "serving"}` and `{"do": "stop",
 "grace": seconds, "hurry": bool}`. It is told, one JSON object a line: `started`, `failed` (could not be
-started), `exited` (status), `disk` (full), `note` and `stopped` (what was left: survivors, port, memory).
+started), `exited` (status), `disk` (full), `uses` (names of shared memory), `missing` (a process), `closed` (the port),
+`note` and `stopped` (what was left: survivors, port, memory).
 """
 
 from __future__ import annotations

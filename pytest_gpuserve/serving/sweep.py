@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from . import leftovers, lock_file, processes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 PATIENCE_S = 10.0
 NONCE = re.compile("[0-9a-f]{32}")
@@ -47,13 +47,13 @@ def temporary_folder(nonce: str) -> str:
     return os.path.join(tempfile.gettempdir(), f"gs-{nonce[:16]}")  # noqa: PTH118
 
 
-def clear(nonce: str, since: int) -> tuple[list[str], list[str]]:
+def clear(nonce: str, since: int, seen: Iterable[str] = ()) -> tuple[list[str], list[str]]:
     """Kill every process of this user that carries the nonce and began at or after `since` (clock ticks),
-    until none is left; then delete the files that were theirs. Returns (those that will not die, files
-    deleted).
+    until none is left; then delete the files that were theirs, `seen` names of shared memory among them.
+    Returns (those that will not die, files deleted).
     """
     end = time.monotonic() + PATIENCE_S
-    names: set[str] = set()
+    names = set(seen)
     while True:
         now = [p for p in processes.table().values() if not p.gone and p.pid != os.getpid()]
         found = processes.carriers(nonce, now, since=since)

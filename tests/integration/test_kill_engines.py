@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pytest_gpuserve.serving import processes, sockets
+from pytest_gpuserve.serving import leftovers, processes, sockets
 from pytest_gpuserve.serving.lease import Leases
 
 sys.path.append(str(Path(__file__).parent))  # the helpers beside this file are scripts, not a package
@@ -88,6 +88,7 @@ def test_nothing_survives(name: str, cell: Cell, tmp_path: Path) -> None:
     driver = Driver(tmp_path, port.port, **wanted)
     try:
         get_to(driver, cell.moment)
+        shared = leftovers.in_use(driver.alive())
         if cell.victim == "nobody":
             driver.tell_to_stop()
         for victim in () if cell.victim == "nobody" else cell.victim.split("+"):
@@ -96,6 +97,7 @@ def test_nothing_survives(name: str, cell: Cell, tmp_path: Path) -> None:
         print(f"{name} {cell}: {over_s:.1f} s")
         assert [processes.describe(pid) for pid in left] == []
         assert sockets.bind_error("127.0.0.1", port.port) is None
+        assert [name for name in shared if Path("/dev/shm", name).exists()] == []
         Leases(tmp_path / "leases", slots=1, environment={}).acquire(1, timeout_s=1.0).release()
         verdicts = [event["verdict"] for event in driver.rest() if "verdict" in event]
         if cell.victim not in ("driver", "nobody"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -131,6 +132,23 @@ def test_the_temporary_folder_is_made_private_and_removed(start: Any, tmp_path: 
     assert (tmp_path / "log").read_text().startswith("drwx------")
     assert one.finish(5.0, 0.0)["removed"] == [f"{folder}/left"]
     assert not folder.exists()
+
+
+def test_shared_memory_goes_though_all_who_watched_were_killed_and_the_engine_has_ended(start: Any) -> None:
+    path = Path(f"/dev/shm/gpuserve-test-{uuid.uuid4().hex}")
+    one = start(f"exec 3>{path}; sleep 60 3>&-")
+    try:
+        until(lambda: path.name in one._shared_memory, one)
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # neither must have time to do what the other cannot
+            for who in ("guard", "supervisor"):
+                os.kill(one.started[who], number)
+        until(lambda: one.lost, one)
+        for left in processes.carriers(one.spec.nonce, processes.table().values(), since=0):
+            processes.send(left, signal.SIGKILL)
+        assert one.finish(0.0, 0.0)["removed"] == [str(path)]
+        assert not path.exists()
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def test_a_temporary_folder_that_was_there_is_not_touched(start: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import multiprocessing
 import os
 import time
 from typing import TYPE_CHECKING
@@ -25,6 +26,19 @@ def test_what_is_open_or_mapped_is_seen(tmp_path: Path) -> None:
         assert leftovers.in_use([os.getpid()], str(tmp_path)) == {"mapped"}
     kept.close()
     assert leftovers.in_use([os.getpid(), 2**22 + 1], str(tmp_path)) == set()
+
+
+def test_a_semaphore_is_seen_under_the_name_that_it_has(tmp_path: Path) -> None:
+    """glibc makes it under another name, maps it and links it, so that its mapping tells of a deleted file."""
+    (tmp_path / "made").write_bytes(b"x" * 4096)
+    with (tmp_path / "made").open("r+b") as file:
+        kept = mmap.mmap(file.fileno(), 4096)
+    (tmp_path / "sem.mp-1").hardlink_to(tmp_path / "made")
+    (tmp_path / "made").unlink()
+    assert leftovers.in_use([os.getpid()], str(tmp_path)) == {"sem.mp-1"}
+    kept.close()
+    lock = multiprocessing.get_context("spawn").Lock()
+    assert f"sem.{lock._semlock.name.lstrip('/')}" in leftovers.in_use([os.getpid()])  # type: ignore[attr-defined]
 
 
 def test_only_what_was_seen_is_ours_and_unused_is_removed(tmp_path: Path) -> None:
