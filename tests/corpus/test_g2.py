@@ -89,8 +89,11 @@ class Replay:
         for _ in range(8):
             with loop.Loopback(lambda _: steps) as server:
                 self.samples: Samples = loop.measure(server.target, api=api_of(case))
-            if (self.samples.health.lost.quantile_ns(1.0) or 0) < TRANSIT_NS and in_time(server.sent):
+            lost_ns = self.samples.health.lost.quantile_ns(1.0) or 0
+            if lost_ns < TRANSIT_NS and in_time(server.sent):
                 break  # else client or server was held up
+        self.slack_ns = TRANSIT_NS + lost_ns
+        """On a machine that is busy in every try: what the client says that a stamp can be late."""
         (self.sample,) = self.samples.requests
         self.written: dict[int, tuple[int, int]] = {}
         for at, before, after in server.sent:
@@ -104,7 +107,7 @@ class Replay:
             return
         assert ns is not None, name
         before, after = self.written[round(t_ms)]
-        assert before <= ns + self.samples.clock_start_ns <= after + TRANSIT_NS, name
+        assert before <= ns + self.samples.clock_start_ns <= after + self.slack_ns, name
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)

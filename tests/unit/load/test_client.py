@@ -166,8 +166,13 @@ def test_the_garbage_collector_is_left_as_it_was(loopback: Start) -> None:
 
 def test_tokens_that_one_write_sends_are_merged_and_counted(loopback: Start) -> None:
     """Four tokens in one write have one stamp: three lost theirs, and not because the client was late."""
-    samples = measure(loopback(lambda _: [Step(0.05, stream(*GOOD))]).target)
-    assert (samples.health.chunks, samples.health.merged, samples.health.late_merged) == (4, 3, 0)
+    server = loopback(lambda _: [Step(0.05, stream(*GOOD))])
+    for _ in range(20):  # a machine with other work may hold up the client in one of them
+        samples = measure(server.target)
+        assert (samples.health.chunks, samples.health.merged) == (4, 3)
+        if samples.health.late_merged == 0:
+            break
+    assert samples.health.late_merged == 0
     assert len(set(samples.requests[0].stamps)) == 1
     assert samples.health.lost.n == 3 and samples.health.lost_first.n == 1
 
