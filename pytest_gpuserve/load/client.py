@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from .clock import STEP_NS, RunDelay, read_offset
-from .connection import READ_BYTES, Connection, Unreachable, allow_files
+from .connection import OPEN_LOOP, READ_BYTES, Connection, Unreachable, allow_files
 from .dispatch import AHEAD, WRITE, Dispatch, Poll
 from .events import COUNT_KEY
 from .flight import CLEAN, Flight
@@ -126,7 +126,9 @@ class Round(Dispatch):
         """What a kernel stamp has to lose to count from the start."""
 
     def run(self) -> Samples:
-        allow_files((self.traffic.concurrency or AHEAD) + AHEAD)
+        traffic = self.traffic
+        wanted = (traffic.requests or OPEN_LOOP) if traffic.mode == "open" else 0
+        allow_files((traffic.concurrency or AHEAD) + AHEAD, wanted=wanted)
         started = time.time()
         collecting = gc.isenabled()
         cpu = time.thread_time_ns()

@@ -27,6 +27,9 @@ CONNECT_S = 10.0
 WAVE = 128
 """Connections opened at a time, so that a short accept queue does not overflow."""
 SPARE_FILES = 64
+OPEN_LOOP = 65_536
+"""Connections that an open loop without a number of requests is given room for: nobody knows how many are in
+flight when a server falls behind."""
 
 
 class Unreachable(Exception):
@@ -37,11 +40,14 @@ class Unreachable(Exception):
         self.reason = reason
 
 
-def allow_files(connections: int) -> None:
-    """Raise the soft limit of open files to what so many connections need. Raises InputError when it may
-    not."""
+def allow_files(connections: int, *, wanted: int = 0) -> None:
+    """Raise the soft limit of open files to what so many connections need, or to what `wanted` ones do as
+    far as it may. Raises InputError when it may not be raised to what is needed."""
     needed = connections + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= needed:
+        most = wanted + SPARE_FILES
+        needed = max(needed, most if hard == resource.RLIM_INFINITY else min(hard, most))
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
     if hard != resource.RLIM_INFINITY and hard < needed:

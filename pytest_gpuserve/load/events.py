@@ -16,6 +16,8 @@ COUNT_KEY = b'"completion_tokens":'
 """In `usage` of the OpenAI formats and in `meta_info` of `generate`."""
 
 _COUNT = re.compile(rb'"completion_tokens"\s*:\s*(\d+)')
+_LIST = re.compile(rb'"(?:token_ids|token_logprobs)"\s*:\s*\[([^\[\]]+)\]')
+_LOGPROBS = re.compile(rb'"logprobs"\s*:\s*\{')
 _CR = re.compile(rb"\r\n?")
 _DONE = re.compile(rb"^data: ?\[DONE\]\s*$", re.MULTILINE)
 _ANSWER = re.compile(rb'"content"\s*:\s*"(?!")|"tool_calls"\s*:\s*\[(?!\s*\])')
@@ -112,6 +114,17 @@ def last_count(event: bytes) -> int | None:
     at = event.rfind(b'"completion_tokens"')
     found = _COUNT.match(event, at) if at >= 0 else None
     return int(found[1]) if found else None
+
+
+def listed_tokens(event: bytes) -> int:
+    """Tokens that an event lists one by one: `token_ids`, or log probabilities in either OpenAI format; 0
+    where it lists none."""
+    found = _LIST.search(event)
+    if found:
+        return found[1].count(b",") + 1
+    if not _LOGPROBS.search(event):
+        return 0
+    return event.count(b'"top_logprobs"') or event.count(b'"logprob"')
 
 
 class Splitter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 
-from .events import GRAMMARS, Event, Grammar, Splitter, answers, last_count, read
+from .events import GRAMMARS, Event, Grammar, Splitter, answers, last_count, listed_tokens, read
 from .wire import LOWER, UPPER, Framing, ProtocolError, Response
 
 HELD = 64
@@ -50,6 +50,7 @@ class Flight:
         "index",
         "input_asked",
         "last",
+        "listed",
         "marker",
         "output_asked",
         "prior",
@@ -83,6 +84,8 @@ class Flight:
         """Tokens up to each token event; None where the events do not say, which the first one shows."""
         self.count = 0
         """Output tokens so far, as the engine says."""
+        self.listed: int | None = 0
+        """Tokens so far that the events list one by one; None once it is known that they do not."""
         self.first_event: bytes | None = None
         self.last: bytes | None = None
         """The bytes of the last token event, its chunk framing perhaps still around it."""
@@ -178,7 +181,7 @@ class Flight:
                 self.body += piece
         if response.upper:
             self.framing = UPPER
-        if self.stamps and response.at_boundary and not self.splitter.rest:
+        if self.stamps and response.at_boundary and not self.splitter.rest and self.listed is None:
             self.fast = CLEAN
         return rest
 
@@ -214,9 +217,16 @@ class Flight:
         if event.done:
             self.done = True
             return
-        if not self._is_token(event, raw):
+        count = event.count
+        if self.listed is not None and not self.cumulative:
+            self.listed += listed_tokens(raw)
+            if count is None and self.listed:
+                count = self.listed
+        if not self._is_token(event, count, raw):
             self._hold(raw)
             return
+        if not self.listed or event.count is not None:
+            self.listed = None
         if event.reasoning and self.reasoning_from is None:
             self.reasoning_from = len(self.stamps)
         if event.answer and self.answer_from is None:
@@ -225,23 +235,23 @@ class Flight:
             self.marker = event.marker
         if self.first_event is None:
             self.first_event = raw
-            if event.count is None:
+            if count is None:
                 self.counts = None
             elif self.counts is None:
                 self.counts = array("q")
         if self.counts is not None:
-            self.counts.append(-1 if event.count is None else event.count)
-            self.count = event.count or self.count
+            self.counts.append(-1 if count is None else count)
+            self.count = count or self.count
         self.stamps.append(stamp)
         self.last = raw
 
-    def _is_token(self, event: Event, raw: bytes) -> bool:
+    def _is_token(self, event: Event, count: int | None, raw: bytes) -> bool:
         """By the count where there is one, for a parser may hold its text back; else by the text."""
-        if event.count is None:
+        if count is None:
             return event.text
-        if event.count == 0 and not self.stamps and self.counts is None:
+        if count == 0 and not self.stamps and self.counts is None:
             self.counts = array("q")  # a count of nothing: it will be on every chunk
-        if self.counts is not None and event.count > self.count:
+        if self.counts is not None and count > self.count:
             return event.text or not _NO_CHOICES.search(raw)
         return event.text and not self.cumulative
 

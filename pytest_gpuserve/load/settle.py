@@ -95,6 +95,8 @@ def _shows(said: dict[str, Any]) -> bool:
     if said.get("text"):
         return True
     for choice in _choices(said):
+        if choice.get("token_ids") or choice.get("logprobs"):
+            return True
         shown = choice.get("delta", choice)
         if isinstance(shown, dict) and any(shown.get(key) for key in SHOWN):
             return True

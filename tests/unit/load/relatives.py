@@ -3,55 +3,28 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
 
-DONE = "data: [DONE]"
-
-
-def sse(said: dict[str, Any]) -> str:
-    return "data: " + json.dumps(said, separators=(",", ":"), ensure_ascii=False)
-
-
-def chat(delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> str:
-    return sse({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more})
-
-
-def plain(text: str, finish: str | None = None, **more: Any) -> str:
-    return sse({"choices": [{"index": 0, "text": text, "finish_reason": finish}], **more})
-
-
-def generated(text: str, count: int, finish: dict[str, Any] | None = None, **more: Any) -> str:
-    meta = {"finish_reason": finish, "prompt_tokens": 8, "completion_tokens": count, **more}
-    return sse({"text": text, "meta_info": meta})
-
-
-def used(completion: int, **more: Any) -> dict[str, Any]:
-    return {"prompt_tokens": 8, "completion_tokens": completion, "total_tokens": 8 + completion, **more}
-
-
-def usage(completion: int, **more: Any) -> str:
-    return sse({"choices": [], "usage": used(completion, **more)})
-
-
-ROLE = chat({"role": "assistant", "content": ""})
-A, B = chat({"content": "a"}), chat({"content": "b"})
-END = chat({"content": "b"}, "stop")
-TAIL = ((91, usage(2)), (91, DONE))
-SMILE = chat({"content": "\U0001f600"}).encode()
-Items = list[tuple[float, str | bytes]]
-
-
-class Relative(NamedTuple):
-    kind: str
-    items: Items
-    expected: dict[str, Any]
-    """Figures; `out`, `prompt`, `cached`; `failure`, where there is one; `partial` token events of it."""
-    engine: str = "openai"
-
-
-TWO = {"out": 2, "ttft_ms": 60, "e2e_ms": 90, "tpot_ms": 30, "itl_ms": [30], "chunk_gap_ms": [30]}
-"""Two tokens at 60 and 90 ms."""
-UNKNOWN = {"tpot_ms": None, "itl_ms": None, "tokens_in_first_chunk": None}
+from .wire_events import (
+    DONE,
+    END,
+    ROLE,
+    SMILE,
+    SPECULATED,
+    TAIL,
+    TWO,
+    UNKNOWN,
+    A,
+    B,
+    Relative,
+    chances,
+    chat,
+    generated,
+    ids,
+    plain,
+    sse,
+    usage,
+    used,
+)
 
 RELATIVES = {
     # 01: what comes before the first token
@@ -170,6 +143,65 @@ RELATIVES = {
         ],
         {"out": 8, "tokens_in_first_chunk": 4, "tpot_ms": 20, "itl_ms": [40 / 3] * 3 + [40]}
         | {"chunk_gap_ms": [40, 40]},
+    ),
+    "06 listed as token ids": Relative(
+        "completions",
+        [
+            (40, sse({"prompt_token_ids": [1, 2]} | json.loads(ids("aaaa", 4)[6:]))),
+            (80, ids("bbb", 3)),
+            (120, ids("c", 1, "stop", usage=used(8))),
+            (121, DONE),
+        ],
+        SPECULATED,
+    ),
+    "06 listed as token ids, without text for a while": Relative(
+        "completions",
+        [
+            (40, ids("aaaa", 4)),
+            (80, ids("", 3)),
+            (120, ids("\ufffd", 1, "stop")),
+            (121, usage(8)),
+            (121, DONE),
+        ],
+        SPECULATED,
+    ),
+    "06 token ids that are null": Relative(
+        "completions",
+        [
+            (60, sse({"choices": [{"text": "a", "token_ids": None, "logprobs": None}]})),
+            (90, plain("b", "stop")),
+            *list(TAIL),
+        ],
+        TWO,
+    ),
+    "06 listed with log probabilities": Relative(
+        "chat",
+        [
+            (40, chances("aaaa", [0, 0, 0, 0])),
+            (80, chances("bbb", [2, 2, 2])),
+            (120, chances("c", [1], "stop")),
+            (121, usage(8)),
+            (121, DONE),
+        ],
+        SPECULATED,
+    ),
+    "06 listed with log probabilities of completions": Relative(
+        "completions",
+        [
+            (
+                t,
+                sse(
+                    {
+                        "choices": [
+                            {"text": "x", "logprobs": {"token_logprobs": [-0.5] * n}, "finish_reason": f}
+                        ]
+                    }
+                ),
+            )
+            for t, n, f in ((40, 4, None), (80, 3, None), (120, 1, "stop"))
+        ]
+        + [(121, usage(8)), (121, DONE)],
+        SPECULATED,
     ),
     "06 all in one chunk": Relative(
         "chat",

@@ -6,7 +6,7 @@ Each stream is a list of (ms, event) and is read with exactly those stamps, so t
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +16,10 @@ from pytest_gpuserve.load.flight import Flight
 from pytest_gpuserve.load.settle import settle
 
 from .conftest import CHUNKED, HEAD, chunk
-from .relatives import RELATIVES, Items
+from .relatives import RELATIVES
+
+if TYPE_CHECKING:
+    from .wire_events import Items
 
 
 def written(items: Items, newline: bytes = b"\n") -> list[tuple[int, bytes]]:

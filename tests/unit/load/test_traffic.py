@@ -14,6 +14,7 @@ import pytest
 
 from pytest_gpuserve.errors import InputError
 from pytest_gpuserve.load import traffic
+from pytest_gpuserve.load.api import Target
 from pytest_gpuserve.load.prompts import draw, rng
 from pytest_gpuserve.model import Lengths
 
@@ -258,6 +259,21 @@ def test_the_limit_of_files_is_raised(monkeypatch: pytest.MonkeyPatch, loopback:
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
     measure(loopback(stream(*GOOD)).target, workload(requests=40, concurrency=40))
     assert asked and asked[0][0] > 64 and asked[0][1] == 4096
+
+
+@pytest.mark.parametrize(("end", "limit"), [({"requests": 500}, 564), ({"duration": 99.0}, 4096)])
+def test_an_open_loop_may_have_all_its_requests_in_flight(
+    monkeypatch: pytest.MonkeyPatch, end: dict[str, Any], limit: int
+) -> None:
+    """Nobody knows how far a server falls behind: as many files as it can be, up to the hard limit."""
+    import resource
+
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 4096))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    load = workload(**{"concurrency": None, "request_rate": 1000.0, "requests": None} | end)
+    measure(Target(host="no-such-host.invalid", port=1), load)
+    assert asked == [(limit, 4096)]
 
 
 # --- datasets ---------------------------------------------------------------------------------------
