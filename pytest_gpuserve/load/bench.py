@@ -68,6 +68,9 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(as_json(options.url, engine, api, load, result))
     else:
         print(report(options.url, engine, api, load, result))
+    sys.stdout.flush()
+    if writer.failed is not None:
+        raise InputError(writer.failed)
     return 1 if result.requests.failed else 0
 
 

@@ -63,7 +63,10 @@ class Writer:
     """`--samples`: a line of JSON for each request."""
 
     def __init__(self, path: str | None) -> None:
+        self._path = path
         self._file: IO[bytes] | None = None
+        self.failed: str | None = None
+        """Why not all of it could be written: a full disk must not cost the figures of a round."""
         if path is not None:
             try:
                 self._file = Path(path).open("wb")  # noqa: SIM115
@@ -75,12 +78,21 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            self._file.close()
+            try:
+                self._file.close()
+            except OSError as error:
+                self._fail(error)
 
     def write(self, sample: Sample) -> None:
-        if self._file is None:
+        if self._file is None or self.failed:
             return
-        self._file.write(msgspec.json.encode(sample_line(sample)) + b"\n")
+        try:
+            self._file.write(msgspec.json.encode(sample_line(sample)) + b"\n")
+        except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self.failed = self.failed or f"--samples {self._path}: {error.strerror}"
 
 
 def sample_line(sample: Sample) -> dict[str, Any]:

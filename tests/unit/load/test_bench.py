@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +23,6 @@ from .test_faults import GOOD, status, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from .conftest import Loopback, Request
 
@@ -94,6 +94,23 @@ def test_samples(loopback: Start, tmp_path: Path) -> None:
     assert sorted(line["index"] for line in lines) == [0, 1, 2, 3]
     assert all(len(line["token_times_ms"]) == 4 and line["tokens"] == [1, 2, 3, 4] for line in lines)
     assert all(line["token_times_ms"][0] > line["sent_ms"] for line in lines)
+
+
+def test_samples_on_a_full_disk_do_not_cost_the_result(
+    loopback: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    assert ran(loopback(ANSWER), "--json", "--samples", "/dev/full") == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out)["requests"]["ok"] == 16 and "--samples /dev/full: No space left" in err
+
+
+def test_a_stall_is_told_whole(loopback: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    server = loopback(lambda _: [Step(0, stream(text(), end=False)), HANG])
+    said = as_json(capsys, server, "--requests", "1", "--stall", "0.2", status=1)
+    assert said["failures"] == {"stalled": 1} and said["metrics"]["e2e_ms"] is None
+    assert {"cpu_us_per_token", "lag_ms_p99", "merged_share", "error_bound_ms"} <= set(said["client"])
 
 
 def test_report_for_people(loopback: Start, capsys: pytest.CaptureFixture[str]) -> None:
