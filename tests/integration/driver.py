@@ -1,8 +1,8 @@
 """A process that drives a server as pytest does: `driver.py FOLDER PORT JSON`. Says what it does as JSON
 lines, and takes `stop` on standard input. Ctrl-C ends it as it ends pytest: through its `finally`.
 
-JSON: fields of the config; `python` and `site_env` of the site; `load: true` keeps one long request in
-flight.
+JSON: fields of the config; `python` and `site_env` of the site; `load` asks for so many completions,
+one after the other (0: none).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def make(folder: Path, port: int, wanted: dict[str, Any]) -> Server:
     return Server(find(config.engine), config, site, log=log, leases=leases, count=1, port=port)
 
 
-def keep_busy(target: Target) -> None:
-    """One streamed completion after the other, for as long as somebody answers."""
+def keep_busy(target: Target, requests_left: int) -> None:
+    """So many streamed completions, one after the other, for as long as somebody answers."""
     import requests
 
     try:
@@ -58,7 +58,7 @@ def keep_busy(target: Target) -> None:
     except (requests.RequestException, ValueError, LookupError):
         model = "none"  # vLLM alone refuses a name that it does not have
     body = {"model": model, "prompt": "a b c", "max_tokens": 400, "stream": True, "ignore_eos": True}
-    while True:
+    for _ in range(requests_left):
         try:
             with requests.post(f"{target.url}/v1/completions", json=body, stream=True, timeout=600) as answer:
                 answer.raise_for_status()
@@ -70,7 +70,7 @@ def keep_busy(target: Target) -> None:
 
 
 def main(folder: Path, port: int, wanted: dict[str, Any]) -> None:
-    load = wanted.pop("load", False)
+    load = wanted.pop("load", 0)
     server = make(folder, port, wanted)
     try:
         server.start()
@@ -79,7 +79,7 @@ def main(folder: Path, port: int, wanted: dict[str, Any]) -> None:
         say(state="started", **(supervised.started or {}))
         server.wait_ready()
         if load:
-            threading.Thread(target=keep_busy, args=(server.target,), daemon=True).start()
+            threading.Thread(target=keep_busy, args=(server.target, load), daemon=True).start()
             if not LOADED.wait(120.0):
                 raise SystemExit("no request is answered")
         say(state="serving")

@@ -62,6 +62,16 @@ CELLS = [
 ]
 
 
+def load(name: str, cell: Cell) -> int:
+    """How many completions the driver asks for, one after the other.
+
+    Asked to end by somebody else, SGLang takes new requests while it drains, and drains until there is none.
+    """
+    if cell.moment != "serving":
+        return 0
+    return 1 if (name, cell.victim, cell.signal) == ("sglang", "engine", signal.SIGTERM) else 1_000_000
+
+
 def get_to(driver: Driver, moment: str) -> None:
     driver.until("started")
     driver.learn(driver.folder / "leases")
@@ -69,6 +79,7 @@ def get_to(driver: Driver, moment: str) -> None:
         time.sleep(0.1)
         return
     driver.until("serving")
+    time.sleep(0.5)  # for one request to follow the other
     children = [p.pid for p in processes.table().values() if p.ppid == driver.pids["engine"] and not p.gone]
     if children:
         driver.pids["child"] = max(children)
@@ -84,7 +95,7 @@ def get_to(driver: Driver, moment: str) -> None:
 )
 def test_nothing_survives(name: str, cell: Cell, tmp_path: Path) -> None:
     port = Leases(tmp_path / "ports", slots=0, environment={}).acquire(0)
-    wanted = {"timeouts": {"shutdown": 3.0}, "load": cell.moment == "serving", **ENGINES[name]}
+    wanted = {"timeouts": {"shutdown": 3.0}, "load": load(name, cell), **ENGINES[name]}
     driver = Driver(tmp_path, port.port, **wanted)
     try:
         get_to(driver, cell.moment)
