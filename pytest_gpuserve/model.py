@@ -241,6 +241,14 @@ class Probe(Struct, frozen=True, kw_only=True):
     output_tokens: int = 64
 
 
+PARALLEL = (
+    ("tp-size", "tensor-parallel-size"),
+    ("pp-size", "pipeline-parallel-size"),
+    ("dp-size", "data-parallel-size"),
+)
+"""Flags of SGLang and vLLM whose values multiply to the number of GPUs."""
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """How to start one server, with the suite's defaults merged in."""
 
@@ -278,14 +286,16 @@ class Config(Struct, frozen=True, kw_only=True):
     @property
     def gpus(self) -> int:
         """GPUs that the server takes: what its parallelism says, else the largest demand, else 1."""
-        sizes = [self.args.get(flag) for flag in ("tp-size", "tensor-parallel-size")]
-        tensor = next((size for size in sizes if isinstance(size, int)), None)
-        pipeline = next(
-            (v for f in ("pp-size", "pipeline-parallel-size") if isinstance(v := self.args.get(f), int)), 1
-        )
-        if tensor is not None:
-            return tensor * pipeline
+        tensor, pipeline, data = (self._size(*flags) for flags in PARALLEL)
+        if self.args.get("enable-dp-attention"):
+            data = None  # replicas of the attention, on the GPUs of tensor parallelism
+        ways = (tensor or 1) * (pipeline or 1) * (data or 1)
+        if tensor is not None or ways > 1:
+            return ways
         return max((r.gpus for r in self.requires if r.gpus), default=1)
+
+    def _size(self, *flags: str) -> int | None:
+        return next((size for flag in flags if isinstance(size := self.args.get(flag), int)), None)
 
 
 class Suite(Struct, frozen=True, kw_only=True):

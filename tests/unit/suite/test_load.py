@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuserve.errors import SuiteError
-from pytest_gpuserve.model import Gate, Launches, ModelRef
+from pytest_gpuserve.model import Args, Config, Gate, Launches, ModelRef, Place, Requires
 
 from .conftest import SMALL
 
@@ -305,3 +305,28 @@ def test_a_partner_must_be_measured_with_the_same_workloads(load: Load) -> None:
     with pytest.raises(SuiteError, match=r"configs\[1\]\.compare_to: no-spec is not measured with batch"):
         load(text + "    workloads: [decode]\n  - {id: b, compare_to: no-spec}\n")
     assert load(text + "    workloads: [decode]\n  - {id: b, compare_to: no-spec, workloads: [decode]}\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "gpus"),
+    [
+        ({}, 2),
+        ({"tp-size": 1}, 1),
+        ({"dp-size": 1}, 2),
+        ({"tensor-parallel-size": 4, "pipeline-parallel-size": 2}, 8),
+        ({"pp-size": 4}, 4),
+        ({"tp-size": 4, "dp-size": 2}, 8),
+        ({"data-parallel-size": 8}, 8),
+        ({"tp-size": 8, "dp-size": 8, "enable-dp-attention": True}, 8),
+    ],
+)
+def test_how_many_gpus_a_server_takes(args: Args, gpus: int) -> None:
+    config = Config(
+        id="c",
+        place=Place("s.yaml", 1),
+        engine="sglang",
+        model=ModelRef(id="m"),
+        args=args,
+        requires=(Requires(gpus=2),),
+    )
+    assert config.gpus == gpus
