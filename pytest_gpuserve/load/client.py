@@ -302,7 +302,7 @@ class Round(Dispatch):
         try:
             if data:
                 flight.read(data, stamp)
-                complete = flight.response.complete
+                complete = flight.over
             else:
                 last = max(flight.prior, flight.stamps[-1] if before else 0)
                 flight.close(last or stamp)

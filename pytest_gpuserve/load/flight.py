@@ -10,7 +10,7 @@ import re
 from array import array
 
 from .events import GRAMMARS, Event, Grammar, Splitter, answers, last_count, listed_tokens, read
-from .wire import LOWER, UPPER, Framing, ProtocolError, Response
+from .wire import LOWER, UPPER, Body, Framing, ProtocolError, Response
 
 HELD = 64
 """Unusual events kept whole; of more than that the first and the last are kept."""
@@ -184,6 +184,12 @@ class Flight:
         if self.stamps and response.at_boundary and not self.splitter.rest and self.listed is None:
             self.fast = CLEAN
         return rest
+
+    @property
+    def over(self) -> bool:
+        """The response has ended. One that only its connection ends is over with `[DONE]`: some servers leave
+        it open."""
+        return self.response.complete or (self.done and self.response.body is Body.CLOSE)
 
     @property
     def turned(self) -> bool:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .flight import Flight
 
 FAILED_FINISHES = frozenset({"abort", "aborted", "error", "cancelled", "content_filter_error"})
+BROKEN = frozenset({"closed_early", "connection_reset", "stalled", "interrupted"})
+"""What can become of a connection whose stream had said all of it."""
 SHOWN = ("text", "content", "reasoning_content", "reasoning", "tool_calls")
 _decode = msgspec.json.Decoder().decode
 
@@ -205,7 +207,7 @@ def _outcome(flight: Flight, api: Api, story: _Story) -> tuple[str | None, str]:
     if story.error is not None and story.finish not in FAILED_FINISHES:
         return "in_band_error", story.error
     ended = flight.done and story.finish is not None
-    if flight.failure is not None and not (flight.failure == "closed_early" and ended):
+    if flight.failure is not None and not (flight.failure in BROKEN and ended):
         return flight.failure, flight.detail
     if story.finish in FAILED_FINISHES:
         return "aborted", story.error or f"finish_reason {story.finish}"

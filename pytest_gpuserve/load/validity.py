@@ -36,6 +36,9 @@ def judge(samples: Samples, totals: Totals) -> Judged:
             f"{totals.failed} of {totals.requests} requests failed: {reason}"
             + (f": {words}" if words else "")
         )
+    elif samples.stalled or samples.interrupted:
+        why = "a response was left open after [DONE]" if samples.stalled else "it was interrupted"
+        judged.invalid.append(f"the round ended early: {why}")
     if totals.wrong_output.count:
         came, asked = totals.wrong_output.example
         judged.invalid.append(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_gpuserve.load.metrics import summarise
+
 from .conftest import APIS, CHUNKED, HANG, HEAD, RESET, Step, chunk, measure, stream, workload
 
 if TYPE_CHECKING:
@@ -139,10 +141,22 @@ def test_a_good_stream_is_a_success(loopback: Start) -> None:
     assert sample.finish_reason == "length"
 
 
-def test_done_is_enough_when_the_connection_then_breaks(loopback: Start) -> None:
+@pytest.mark.parametrize("end", [Step(0.02, None), RESET, HANG], ids=["closed", "reset", "left open"])
+def test_done_is_enough_when_the_connection_then_breaks(loopback: Start, end: Step) -> None:
     """Servers that are told to stop say [DONE] and leave the last chunk out."""
-    server = loopback(lambda _: [Step(0, stream(*GOOD, end=False)), Step(0.02, None)])
-    assert measure(server.target).requests[0].failure is None
+    server = loopback(lambda _: [Step(0, stream(*GOOD, end=False)), Step(0.02, b""), end])
+    samples = measure(server.target, stall_s=0.3)
+    (sample,) = samples.requests
+    assert sample.failure is None and sample.output_tokens == 4
+    early = ["the round ended early: a response was left open after [DONE]"] if end is HANG else []
+    assert [r for r in summarise(samples, workload()).invalid if "early" in r] == early
+
+
+def test_done_ends_a_response_that_would_only_end_with_its_connection(loopback: Start) -> None:
+    body = "".join(f"{event}\n\n" for event in GOOD).encode()
+    server = loopback(lambda _: [Step(0, HEAD + b"\r\n" + body), HANG])
+    samples = measure(server.target, workload(requests=3))
+    assert [s.failure for s in samples.requests] == [None] * 3 and not samples.stalled
 
 
 def test_no_done_where_none_is_promised(loopback: Start) -> None:
