@@ -76,7 +76,7 @@ def add(commands: Subcommands) -> None:
     starts.add_argument(
         "--simulate",
         nargs="?",
-        const="",
+        const=True,
         metavar="ENGINE==VERSION",
         help="start them on the simulated host instead of this one",
     )
@@ -148,7 +148,9 @@ def _simulation(options: argparse.Namespace) -> Simulation | None:
     from ..engines.simulated.simulation import Simulation
 
     try:
-        return Simulation.from_options(options.simulate, options.perturb)
+        return Simulation.from_options(
+            None if options.simulate is True else options.simulate, options.perturb
+        )
     except InputError as error:
         raise InputError(str(error).replace("--gpuserve-", "--")) from None
 
