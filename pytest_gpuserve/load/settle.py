@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +17,18 @@ FAILED_FINISHES = frozenset({"abort", "aborted", "error", "cancelled", "content_
 BROKEN = frozenset({"closed_early", "connection_reset", "stalled", "interrupted"})
 """What can become of a connection whose stream had said all of it."""
 SHOWN = ("text", "content", "reasoning_content", "reasoning", "tool_calls")
-_decode = msgspec.json.Decoder().decode
+_strictly = msgspec.json.Decoder().decode
+
+
+def _decode(raw: bytes) -> Any:
+    """JSON as servers write it: also with half an emoji (a lone surrogate), a log probability of -Infinity, or
+    bytes that are no UTF-8. Raises ValueError."""
+    try:
+        return _strictly(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(raw.decode("utf-8", "replace"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 class _Story:
@@ -43,7 +55,7 @@ class _Story:
             return
         try:
             said = _decode(payload)
-        except msgspec.DecodeError as error:
+        except ValueError as error:
             if name == b"error":
                 self.error = self.error or payload.decode("utf-8", "replace")[:300]
                 return
@@ -70,7 +82,7 @@ class _Story:
         """Some servers put an error as it is where a stream is due."""
         try:
             said = _decode(raw)
-        except msgspec.DecodeError:
+        except ValueError:
             said = None
         if isinstance(said, dict) and _is_error(said):
             self.error = self.error or error_text(said)
@@ -150,7 +162,8 @@ def settle(flight: Flight, api: Api) -> Sample:
     if flight.first_event is not None:
         first = _Story()
         first.add(flight.first_event)
-        misread = not first.shows and first.error is None
+        misread = not first.shows and first.error is None and first.unreadable is None
+        story.unreadable = story.unreadable or first.unreadable
     if flight.last is not None:
         final = _Story()
         final.add(_unframed(flight.last))
@@ -233,7 +246,7 @@ def _reasoning_events(flight: Flight) -> int:
 def _body_text(body: bytes) -> str:
     try:
         said = _decode(body)
-    except msgspec.DecodeError:
+    except ValueError:
         said = None
     return error_text(said) if isinstance(said, dict) else body[:300].decode("utf-8", "replace")
 

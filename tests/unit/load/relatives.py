@@ -375,6 +375,23 @@ RELATIVES = {
         [(60, b'data: {"choices":[{"delta":\ndata: {"content":"a"}}]}\n\n'), (90, END), *TAIL],
         TWO,
     ),
+    "14 half an emoji in each of two events": Relative(
+        "chat",
+        [
+            (60, 'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}'),
+            (90, 'data: {"choices":[{"delta":{"content":"\\ude00"},"finish_reason":"stop"}]}'),
+            *TAIL,
+        ],
+        TWO,
+    ),
+    "14 bytes that are no UTF-8": Relative(
+        "chat",
+        [(60, A.encode().replace(b'"a"', b'"\xf0\x9f"') + b"\n\n"), (90, END), *TAIL],
+        TWO,
+    ),
+    "14 a first event that is cut off": Relative(
+        "chat", [(60, A[:-3]), (90, END), *TAIL], {"failure": "unreadable", "out": 2}
+    ),
     # 15: what is counted
     "15 white space": Relative(
         "chat",

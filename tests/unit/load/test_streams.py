@@ -244,7 +244,15 @@ def test_odd_counts_are_unknown_and_break_nothing(loopback: Start, odd: str) -> 
 
 
 @pytest.mark.parametrize(
-    "odd", ['{"choices":7}', '{"choices":[null,3]}', '{"choices":[{"text":7}]}', "[1]", "7"]
+    "odd",
+    [
+        pytest.param("[" * 100_000, id="nested"),
+        '{"choices":7}',
+        '{"choices":[null,3]}',
+        '{"choices":[{"text":7}]}',
+        "[1]",
+        "7",
+    ],
 )
 def test_odd_events_break_nothing(loopback: Start, odd: str) -> None:
     events = [text(), "data: " + odd, text(finish="length"), "data: [DONE]"]
