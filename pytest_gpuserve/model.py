@@ -242,11 +242,11 @@ class Probe(Struct, frozen=True, kw_only=True):
 
 
 PARALLEL = (
-    ("tp-size", "tensor-parallel-size"),
-    ("pp-size", "pipeline-parallel-size"),
-    ("dp-size", "data-parallel-size"),
+    ("tp-size", "tensor-parallel-size", "tp"),
+    ("pp-size", "pipeline-parallel-size", "pp"),
+    ("dp-size", "data-parallel-size", "dp"),
 )
-"""Flags of SGLang and vLLM whose values multiply to the number of GPUs."""
+"""Flags of SGLang and vLLM whose values multiply to the number of GPUs; `--tp` is short for `--tp-size`."""
 
 
 class Config(Struct, frozen=True, kw_only=True):

@@ -318,6 +318,7 @@ def test_a_partner_must_be_measured_with_the_same_workloads(load: Load) -> None:
         ({"tp-size": 4, "dp-size": 2}, 8),
         ({"data-parallel-size": 8}, 8),
         ({"tp-size": 8, "dp-size": 8, "enable-dp-attention": True}, 8),
+        ({"tp": 4, "dp": 2}, 8),
     ],
 )
 def test_how_many_gpus_a_server_takes(args: Args, gpus: int) -> None:
