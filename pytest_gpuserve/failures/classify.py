@@ -302,7 +302,8 @@ class Classifier:
             if phase == "comm_init"
             else "hang_startup"
         )
-        return self._told(name, f"nothing more came in phase {phase}" if phase else "nothing came")
+        where = "" if self._tracker.started else f" in phase {phase}"  # its end is told by whoever watched it
+        return self._told(name, f"nothing more came{where}" if phase else "nothing came")
 
     def _silent_death(self, exit_status: int | None) -> Failure | None:
         if not exit_status or self._tracker.phase == "shutdown":

@@ -9,6 +9,8 @@ import re
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec.structs import replace
+
 from ..record import PhaseTime
 from . import log_file
 
@@ -124,7 +126,10 @@ class LogWatch:
         """
         self.poll()
         self._flush()
-        return self.classifier.finish(exit_status, timed_out=timed_out)
+        found = self.classifier.finish(exit_status, timed_out=timed_out)
+        if found is not None and found.phase == "ready" and self._phase == "serving":
+            return replace(found, phase="serving")  # an engine whose log has no line for a request
+        return found
 
     def close(self) -> None:
         if self._descriptor >= 0:

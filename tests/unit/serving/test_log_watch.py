@@ -31,7 +31,8 @@ class Words:
         self.hopeless = self.hopeless or line == "fatal"
 
     def finish(self, exit_status: int | None, *, timed_out: bool = False) -> Failure | None:
-        return Failure(failure_class="hang_startup" if timed_out else "unknown", exit_status=exit_status)
+        name = "hang_startup" if timed_out else "unknown"
+        return Failure(failure_class=name, phase=self.phase, exit_status=exit_status)
 
 
 class Clock:
@@ -103,6 +104,20 @@ def test_phases_have_times_and_limits(tmp_path: Path) -> None:
     log.enter("serving")
     assert log.overdue(limits) is None
     log.close()
+
+
+def test_what_fails_once_it_serves_fails_in_that_phase(tmp_path: Path) -> None:
+    """The classifier of an engine whose log tells of no request still is where the ready line was."""
+    path = tmp_path / "log"
+    log, _, _ = watch(path)
+    add(path, "ready to roll\n")
+    log.poll()
+    early = log.finish(1)
+    log.enter("serving")
+    late = log.finish(1)
+    assert early is not None
+    assert late is not None
+    assert (early.phase, late.phase) == ("ready", "serving")
 
 
 def test_silence_counts_from_the_last_byte(tmp_path: Path) -> None:
