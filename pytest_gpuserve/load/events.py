@@ -16,6 +16,9 @@ COUNT_KEY = b'"completion_tokens":'
 """In `usage` of the OpenAI formats and in `meta_info` of `generate`."""
 
 _COUNT = re.compile(rb'"completion_tokens"\s*:\s*(\d+)')
+_NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+_FINISHED = re.compile(rb'"finish_reason"\s*:\s*["{]')
+_STOPPED = re.compile(rb'"finish_reason"\s*:\s*(?:"stop"|\{[^{}]*"type"\s*:\s*"stop")')
 _LIST = re.compile(rb'"(?:token_ids|token_logprobs)"\s*:\s*\[([^\[\]]+)\]')
 _LOGPROBS = re.compile(rb'"logprobs"\s*:\s*\{')
 _CR = re.compile(rb"\r\n?")
@@ -100,6 +103,21 @@ def _carries_nothing(lines: list[bytes]) -> bool:
 def answers(event: bytes) -> bool:
     """An event of a stream that reasons carries something of the answer."""
     return _ANSWER.search(event) is not None
+
+
+def is_usage(event: bytes) -> bool:
+    """The usage at the end, which is no token event even when it counts tokens that no chunk showed."""
+    return _NO_CHOICES.search(event) is not None
+
+
+def begins(event: bytes) -> bool:
+    """An event with a choice that has not finished."""
+    return b'"choices"' in event and not _NO_CHOICES.search(event) and not _FINISHED.search(event)
+
+
+def stops(event: bytes) -> bool:
+    """The model ended its answer."""
+    return _STOPPED.search(event) is not None
 
 
 def last_count(event: bytes) -> int | None:

@@ -6,10 +6,21 @@ chunks, first tokens, finish, usage and error events, comments.
 
 from __future__ import annotations
 
-import re
 from array import array
 
-from .events import GRAMMARS, Event, Grammar, Splitter, answers, last_count, listed_tokens, read
+from .events import (
+    GRAMMARS,
+    Event,
+    Grammar,
+    Splitter,
+    answers,
+    begins,
+    is_usage,
+    last_count,
+    listed_tokens,
+    read,
+    stops,
+)
 from .wire import LOWER, UPPER, Body, Framing, ProtocolError, Response
 
 HELD = 64
@@ -21,9 +32,6 @@ ERROR_BODY = 64 << 10
 GENERAL, CLEAN, PART = range(3)
 """How the next read may be taken. `CLEAN`: tokens have begun and it starts at a chunk's and an event's first
 byte. `PART`: so it would with `carry` before it. `GENERAL`: it may be anything."""
-
-_NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
-"""The usage at the end, which is no token event even when it counts tokens that no chunk showed."""
 
 
 class Flight:
@@ -181,9 +189,15 @@ class Flight:
                 self.body += piece
         if response.upper:
             self.framing = UPPER
-        if self.stamps and response.at_boundary and not self.splitter.rest and self.listed is None:
+        if self._settled and response.at_boundary and not self.splitter.rest:
             self.fast = CLEAN
         return rest
+
+    @property
+    def _settled(self) -> bool:
+        """What the quick search does not look for is known: the first that is seen, and that no event lists its
+        tokens."""
+        return (self.answer_from is not None or self.reasoning_from is not None) and self.listed is None
 
     @property
     def over(self) -> bool:
@@ -255,10 +269,13 @@ class Flight:
         """By the count where there is one, for a parser may hold its text back; else by the text."""
         if count is None:
             return event.text
-        if count == 0 and not self.stamps and self.counts is None:
-            self.counts = array("q")  # a count of nothing: it will be on every chunk
+        if not self.stamps and not event.text:
+            if self.counts is None and (count == 0 or begins(raw)):
+                self.counts = array("q")  # a count before the end: it will be on every chunk
+            if stops(raw):
+                return False  # it ended at once: counted, and nothing was ever to be seen
         if self.counts is not None and count > self.count:
-            return event.text or not _NO_CHOICES.search(raw)
+            return event.text or not is_usage(raw)
         return event.text and not self.cumulative
 
     def _hold(self, raw: bytes) -> None:

@@ -16,10 +16,13 @@ from pytest_gpuserve.load.flight import Flight
 from pytest_gpuserve.load.settle import settle
 
 from .conftest import CHUNKED, HEAD, chunk
-from .relatives import RELATIVES
+from .relatives_ends import ENDS
+from .relatives_tokens import TOKENS
 
 if TYPE_CHECKING:
     from .wire_events import Items
+
+RELATIVES = TOKENS | ENDS
 
 
 def written(items: Items, newline: bytes = b"\n") -> list[tuple[int, bytes]]:
