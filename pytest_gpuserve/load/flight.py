@@ -29,6 +29,9 @@ ERROR_BODY = 64 << 10
 """Bytes kept of a body that is not a stream."""
 
 
+CHAT = GRAMMARS["chat"]
+"""The one that tells reasoning from the answer."""
+
 GENERAL, CLEAN, PART = range(3)
 """How the next read may be taken. `CLEAN`: tokens have begun and it starts at a chunk's and an event's first
 byte. `PART`: so it would with `carry` before it. `GENERAL`: it may be anything."""
@@ -249,7 +252,7 @@ class Flight:
             self.listed = None
         if event.reasoning and self.reasoning_from is None:
             self.reasoning_from = len(self.stamps)
-        if event.answer and self.answer_from is None:
+        if self.answer_from is None and (event.answer or self.grammar is not CHAT):
             self.answer_from = len(self.stamps) - self.turned
         if event.marker is not None:
             self.marker = event.marker

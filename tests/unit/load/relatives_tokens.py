@@ -25,6 +25,7 @@ from .wire_events import (
     used,
 )
 
+LENGTH = {"type": "length"}
 TOKENS = {
     # 01: what comes before the first token
     "01 a role and no content": Relative(
@@ -75,6 +76,15 @@ TOKENS = {
         "generate",
         [(40, generated("", 1, {"type": "stop", "matched": 2})), (41, DONE)],
         {"failure": "no_token_events", "out": 1},
+    ),
+    "02 token ids and no text, of a server without a tokenizer": Relative(
+        "generate",
+        [
+            (60, sse({"output_ids": [5], "meta_info": {"completion_tokens": 1}})),
+            (90, sse({"output_ids": [5, 6], "meta_info": {"completion_tokens": 2, "finish_reason": LENGTH}})),
+            (91, DONE),
+        ],
+        TWO | {"ttfot_ms": 60},
     ),
     "02 one token that is no whole character": Relative(
         "generate",
