@@ -21,7 +21,7 @@ from .lease import PortTaken
 from .limits import Limits
 from .log_watch import LogWatch
 from .readiness import ask
-from .story import E, Teller, how_it_ended
+from .story import E, Teller, how_it_ended, root_error
 from .sweep import temporary_folder
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class Server:
             return self._disk_full(supervised.disk_full, Crashed)
         self._settle(supervised, watch)
         what = how_it_ended(supervised, watch.phase)
-        return self._give_up(Crashed, what, self._root(supervised.exited, what))
+        return self._give_up(Crashed, what, root_error(supervised, watch, what))
 
     def stall(self) -> CaseError:
         """What to raise when it gives no token for too long: Stalled, with the stacks of its processes."""
@@ -361,16 +361,8 @@ class Server:
             if watch.silence >= QUIET_S:
                 return
 
-    def _root(self, status: int | None, otherwise: str) -> Failure:
-        """The root error of the log; where it has none, `otherwise` in the phase it got to."""
-        _, watch = self._running()
-        found = watch.finish(status)
-        return found or Failure(
-            failure_class="unknown", phase=watch.phase, message=otherwise, exit_status=status
-        )
-
     def _start_failed(self, what: str) -> StartFailed:
-        return self._give_up(StartFailed, what, self._root(self._running()[0].exited, what))
+        return self._give_up(StartFailed, what, root_error(*self._running(), what))
 
     def _hung(self, what: str, phase: Phase) -> StartFailed:
         supervised, watch = self._running()

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from ..errors import CaseError
+from ..record import Failure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..record import Failure
     from .launch import Supervised
+    from .log_watch import LogWatch
     from .redact import Redactor
 
 E = TypeVar("E", bound=CaseError)
@@ -45,6 +46,15 @@ class Teller:
             lines += [f"  | {line}" for line in clean.excerpt.splitlines()]
         lines += [text for text in (clean.advice, note, f"log: {self._log}") if text]
         return kind("\n".join(lines), failure=clean)
+
+
+def root_error(supervised: Supervised, watch: LogWatch, otherwise: str) -> Failure:
+    """The root error of the log; where it has none, `otherwise` in the phase it got to."""
+    if supervised.start_error:  # no disk, no memory, no such program: nothing of the engine has run
+        return Failure(failure_class="environment", message=otherwise, environment=True)
+    return watch.finish(supervised.exited) or Failure(
+        failure_class="unknown", phase=watch.phase, message=otherwise, exit_status=supervised.exited
+    )
 
 
 def how_it_ended(supervised: Supervised, phase: str) -> str:

@@ -155,6 +155,8 @@ def test_a_log_that_falls_silent_in_a_phase_without_a_limit(
 def test_an_engine_that_is_not_there(make: Callable[..., Server]) -> None:
     error = failure_of(make(site=Site(python="/no/such/python")))
     assert "could not be started: FileNotFoundError" in str(error)
+    assert error.failure is not None
+    assert error.failure.environment, "it says nothing of the engine, and is no dead end"
 
 
 def test_a_variable_to_pass_on_that_is_missing(make: Callable[..., Server], leases: Leases) -> None:
