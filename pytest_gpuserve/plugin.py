@@ -229,7 +229,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     given = getattr(config, "workerinput", {}).get("gpuserve_run_dir") or config.getoption("gpuserve_run_dir")
     folder = RunFolder(config.invocation_params.dir / given if given else None, runs=config.rootpath / RUNS)
-    session = config.stash[SESSION] = Session(options_of(config), folder, Progress(config).say)
+    progress = Progress(config)
+    session = config.stash[SESSION] = Session(options_of(config), folder, progress.say, progress.tell)
     config.add_cleanup(session.close)  # Ctrl-C in a start reaches no fixture's end
     if is_controller(config):
         simulation = session.options.simulation

@@ -15,19 +15,30 @@ logger = logging.getLogger("pytest_gpuserve")
 class Progress:
     """Says what a run is doing.
 
-    `write` shows a line at once: on the terminal, or through a worker's stderr; None is silence. Either way
+    `write` shows a line at once: on the terminal, or through a worker's stderr; None is silence. `urgent` does
+    so for what nobody should have to ask for, such as a wait for GPUs, which looks like a hang. Either way
     the line goes to the logger `pytest_gpuserve` (info), so that `-o log_cli=true` and the captured log of a
     failure have it. A text that repeats the one before is dropped.
     """
 
-    def __init__(self, write: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, write: Callable[[str], None] | None = None, urgent: Callable[[str], None] | None = None
+    ) -> None:
         self._write = write
+        self._urgent = urgent or write
         self._last = ""
 
     def say(self, text: str) -> None:
+        self._show(text, self._write)
+
+    def tell(self, text: str) -> None:
+        """The same for what is urgent."""
+        self._show(text, self._urgent)
+
+    def _show(self, text: str, write: Callable[[str], None] | None) -> None:
         if text == self._last:
             return
         self._last = text
         logger.info("%s", text)
-        if self._write is not None:
-            self._write(text)
+        if write is not None:
+            write(text)

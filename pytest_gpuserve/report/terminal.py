@@ -42,16 +42,14 @@ _COLOURS = {"ok": "green", "recorded": "green", "improved": "yellow", "inconclus
 
 class Progress(Said):
     """Shows on the terminal at `-v`, through a worker's stderr under pytest-xdist at `-v`, else only in the
-    log."""
+    log; what is urgent unless `-q` is asked for.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         worker = getattr(config, "workerinput", None)
-        if config.get_verbosity() < 1:
-            super().__init__()
-        elif worker is not None:
-            super().__init__(_through_stderr(config, str(worker["workerid"])))
-        else:
-            super().__init__(_through_terminal(config))
+        write = _through_stderr(config, str(worker["workerid"])) if worker else _through_terminal(config)
+        verbosity = config.get_verbosity()
+        super().__init__(write if verbosity > 0 else None, write if verbosity >= 0 else None)
 
 
 class HasFolder(Protocol):

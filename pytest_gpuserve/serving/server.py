@@ -54,8 +54,8 @@ class Server:
 
     `log` is the file that the server's output goes to; what belongs to it (stacks, the supervisor's own
     complaints) lies beside it. `port` None takes a free one. `count` None takes as many GPUs as the config
-    needs. `say` hears whom the lease waits for, and each phase. `classifier` None makes one from the engine's
-    phases and rules.
+    needs. `say` hears each phase, `waiting` (None: the same) whom the lease waits for. `classifier` None makes
+    one from the engine's phases and rules.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Server:
         count: int | None = None,
         lease_timeout_s: float | None = None,
         say: Callable[[str], None] = lambda text: None,
+        waiting: Callable[[str], None] | None = None,
         classifier: LineClassifier | None = None,
     ) -> None:
         self.log = log.absolute()
@@ -89,6 +90,7 @@ class Server:
         self._count = config.gpus if count is None else count
         self._lease_timeout_s = lease_timeout_s
         self._say = say
+        self._waiting = waiting or say
         self._limits = Limits(engine.timeouts, config.timeouts, site)
         self._grace = self._limits.shutdown
         self._classifier = classifier
@@ -135,7 +137,7 @@ class Server:
                 port=self._port,
                 host=self.target.host,
                 timeout_s=self._lease_timeout_s,
-                waiting=lambda text: self._say(f"{self._what}: {text}"),
+                waiting=lambda text: self._waiting(f"{self._what}: {text}"),
             )
         except LeaseTimeout as error:
             taken = "port_conflict" if isinstance(error, PortTaken) else "gpu_busy"

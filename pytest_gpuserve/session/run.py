@@ -32,11 +32,19 @@ if TYPE_CHECKING:
 class Session:
     """Everything that the cases of a run share."""
 
-    def __init__(self, options: Options, folder: RunFolder, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        folder: RunFolder,
+        say: Callable[[str], None],
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        """`say` hears each step, `tell` what must not be overheard: whom a server waits for."""
         self.options = options
         self.here = Here(options)
         self.folder = folder
         self._say = say
+        self._tell = tell or say
         self.suites: dict[str, Suite] = {}
         """Those that cases come from, by name; whoever collects puts them here."""
         self._plans: dict[tuple[str, str], Plan] = {}
@@ -239,6 +247,7 @@ class Session:
             what=config.id,
             count=None if here.host.count else 1,  # without GPUs one server at a time has the machine
             say=self._say,
+            waiting=self._tell,
             lease_timeout_s=self.options.wait_s,
         )
 

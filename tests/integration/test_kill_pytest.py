@@ -226,3 +226,15 @@ def test_a_killed_worker_takes_only_its_own_case_along(tmp_path: Path) -> None:
     assert logs == ["life--one-1.log", "life--two-1.log"]
     assert {r["case"]: r["verdict"] for r in run.records()}["two-short"] == "measured"
     assert "'suites/life.yaml::test_serving[one-decode]'" in (run.folder / "stdout.txt").read_text()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_who_is_waited_for_is_shown_without_asking(tmp_path: Path, workers: int) -> None:
+    """A run that stands still for an hour must not look as if it hung."""
+    held = Leases(tmp_path / "run" / "leases", slots=1, environment={}).acquire(1, what="somebody else")
+    run = Run(tmp_path / "run", "starting", workers)
+    try:
+        run.until_logged(tmp_path / "run" / ("stderr.txt" if workers else "stdout.txt"), "somebody else")
+    finally:
+        run.end()
+        held.release()

@@ -22,3 +22,13 @@ def test_silence_still_reaches_the_log(caplog: pytest.LogCaptureFixture) -> None
     with caplog.at_level(logging.INFO, "pytest_gpuserve"):
         Progress().say("100% of weights")
     assert caplog.messages == ["100% of weights"]
+
+
+def test_what_is_urgent_is_shown_where_the_rest_is_not() -> None:
+    seen: list[str] = []
+    progress = Progress(None, seen.append)
+    progress.say("weights_load")
+    progress.tell("waiting for 8 GPUs")
+    assert seen == ["waiting for 8 GPUs"]
+    Progress(seen.append).tell("ready")
+    assert seen[1:] == ["ready"]
