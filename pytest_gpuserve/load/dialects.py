@@ -108,6 +108,8 @@ def choose(
     if chosen not in kinds:
         raise InputError(f"--api {chosen}: {name} has {', '.join(kinds)}")
     api = kinds[chosen]
+    if engine is None and found.engine is None:
+        api = msgspec.structs.replace(api, keep_alive=None)  # supposed from the API alone: nobody knows
     return name, msgspec.structs.replace(
         api, path=base + api.path, model=model if model is not None else found.model or "default"
     )

@@ -156,6 +156,19 @@ def test_the_server_says_what_it_is(
     assert said["model"] == "the-model"
 
 
+def test_a_server_that_is_supposed_to_be_sglang_may_close_unsaid(
+    loopback: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--api generate` and nobody says what it is: no request is lost on a connection that is being closed."""
+    meta = {"finish_reason": {"type": "length"}, "prompt_tokens": 8, "completion_tokens": 1}
+    event = "data: " + json.dumps({"text": "a", "meta_info": meta})
+    server = loopback(lambda _: [Step(0, stream(event, "data: [DONE]")), Step(0, None)])
+    options = ["--api", "generate", "--model", "m", "--output-tokens", "1", "--requests", "6", "--json"]
+    assert ran(server, *options, exact=False) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["engine"] == "sglang" and said["requests"]["ok"] == 6
+
+
 def test_nothing_but_the_requests_is_sent_when_all_is_said(loopback: Start) -> None:
     server = loopback(ANSWER)
     ran(server, "--engine", "vllm", "--requests", "3")
