@@ -33,6 +33,10 @@ def target_of(options: argparse.Namespace) -> tuple[Target, str]:
         raise InputError(f"{url}: not a URL {EXAMPLE}: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise InputError(f"{url}: not a URL {EXAMPLE}")
+    try:
+        host = parts.hostname.encode("idna").decode() if not parts.hostname.isascii() else parts.hostname
+    except UnicodeError:
+        raise InputError(f"{url}: no name of a host") from None
     if parts.username is not None or parts.query or parts.fragment:
         raise InputError(f"{url}: no user, query or fragment can be sent; a key goes into --api-key-env")
     base = parts.path.rstrip("/").removesuffix("/v1")
@@ -43,7 +47,7 @@ def target_of(options: argparse.Namespace) -> tuple[Target, str]:
     if options.ca_file is not None:
         _check_certificates(options.ca_file)
     target = Target(
-        host=parts.hostname,
+        host=host,
         port=port or (443 if tls else 80),
         tls=tls,
         headers=_headers(options.header, options.api_key_env),

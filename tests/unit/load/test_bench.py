@@ -226,6 +226,7 @@ def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
         (["http://h:abc"], "http://h:abc"),
         (["http://[::1"], "http://[::1"),
         (["http://h/?key=1"], "http://h/?key=1"),
+        (["http://\u4f8b\u3048..jp"], "no name of a host"),
         (["http://user:key@h"], "http://user:key@h"),
         (["http://h", "--path", "v1/completions"], "--path v1/completions"),
         (["http://h", "--path", "/a b"], "--path /a b"),
