@@ -37,6 +37,9 @@ CASES = {
 TRANSIT_NS = 2_000_000
 """A kernel stamp on loopback is set within the write; this is for machines that defer it."""
 
+TRIES = 4
+"""A busy machine may stamp late what it received in time, and nothing tells; it does not do so each time."""
+
 
 def items(case: dict[str, Any]) -> list[tuple[float, bytes]]:
     return [
@@ -113,20 +116,28 @@ class Replay:
 @pytest.mark.parametrize("framing", FRAMINGS)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_case(case: dict[str, Any], framing: str) -> None:
-    played = Replay(case, framing)
-    sample, expected = played.sample, wire_only(case)
-    assert sample.ok is expected["success"], sample.failure
-    assert sample.failure == expected.get("failure")
-    assert sample.output_tokens == expected.get("output_tokens")
-    if "prompt_tokens" in expected:
-        assert sample.input_tokens == expected["prompt_tokens"]
-    if "partial_tokens" in expected:
-        assert len(sample.stamps) == expected["partial_tokens"]
-    if "reasoning_tokens" in expected:
-        assert sample.reasoning_events == expected["reasoning_tokens"]
-    check_times(played, expected)
-    check_figures(sample, expected)
-    check_aggregates(played.samples, expected)
+    expected = wire_only(case)
+    for tries_left in reversed(range(TRIES)):
+        played = Replay(case, framing)
+        sample = played.sample
+        assert sample.ok is expected["success"], sample.failure
+        assert sample.failure == expected.get("failure")
+        assert sample.output_tokens == expected.get("output_tokens")
+        if "prompt_tokens" in expected:
+            assert sample.input_tokens == expected["prompt_tokens"]
+        if "partial_tokens" in expected:
+            assert len(sample.stamps) == expected["partial_tokens"]
+        if "reasoning_tokens" in expected:
+            assert sample.reasoning_events == expected["reasoning_tokens"]
+        check_figures(sample, expected)
+        check_aggregates(played.samples, expected)
+        try:
+            check_times(played, expected)
+        except AssertionError:
+            if not tries_left:
+                raise
+        else:
+            break
 
 
 def carries_counts(case: dict[str, Any]) -> bool:
