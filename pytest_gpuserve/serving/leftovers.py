@@ -81,7 +81,7 @@ def remove_shared_memory(
 
     `since` is the start of the launch by the wall clock.
     """
-    candidates = [name for name in names if _is_ours(f"{folder}/{name}", since)]
+    candidates = ours(names, since=since, folder=folder)
     if not candidates:
         return []
     used = in_use(processes, folder)
@@ -93,6 +93,11 @@ def remove_shared_memory(
             continue
         removed.append(f"{folder}/{name}")
     return removed
+
+
+def ours(names: Iterable[str], *, since: float, folder: str = SHARED_MEMORY) -> list[str]:
+    """Those of the names that are still there and belong to this user and this launch."""
+    return [name for name in names if _is_ours(f"{folder}/{name}", since)]
 
 
 def _is_ours(path: str, since: float) -> bool:

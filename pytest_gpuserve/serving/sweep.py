@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 PATIENCE_S = 10.0
+DYING_S = 2.0
 NONCE = re.compile("[0-9a-f]{32}")
 """Anybody may write into a lock file, so what is read from one is not trusted with a path."""
 
@@ -65,7 +66,15 @@ def clear(nonce: str, since: int, seen: Iterable[str] = ()) -> tuple[list[str], 
         time.sleep(0.05)
     if found:
         return [processes.describe(p.pid) for p in found], []
-    removed = leftovers.remove_shared_memory(
-        names, since=processes.wall_clock(since), processes=processes.table()
-    )
-    return [], removed + leftovers.remove_folder(temporary_folder(nonce))
+    return [], _tidy(names, since) + leftovers.remove_folder(temporary_folder(nonce))
+
+
+def _tidy(names: set[str], since: int) -> list[str]:
+    """Delete shared memory of the dead. A dying process shows no environment, and may still have files open."""
+    began, end = processes.wall_clock(since), time.monotonic() + DYING_S
+    removed: list[str] = []
+    while True:
+        removed += leftovers.remove_shared_memory(names, since=began, processes=processes.table())
+        if not leftovers.ours(names, since=began) or time.monotonic() >= end:
+            return removed
+        time.sleep(0.05)

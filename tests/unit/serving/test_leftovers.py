@@ -5,13 +5,12 @@ from __future__ import annotations
 import mmap
 import multiprocessing
 import os
+import subprocess
 import time
-from typing import TYPE_CHECKING
+import uuid
+from pathlib import Path
 
-from pytest_gpuserve.serving import leftovers, processes
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pytest_gpuserve.serving import leftovers, processes, sweep
 
 
 def test_what_is_open_or_mapped_is_seen(tmp_path: Path) -> None:
@@ -55,6 +54,22 @@ def test_only_what_was_seen_is_ours_and_unused_is_removed(tmp_path: Path) -> Non
         )
     assert removed == [f"{tmp_path}/seen"]
     assert {p.name for p in tmp_path.iterdir()} == {"unseen", "in-use", "link", "target"}
+
+
+def test_who_is_about_to_die_is_waited_for() -> None:
+    """A process that has been killed loses its environment before it closes its files."""
+    nonce = uuid.uuid4().hex
+    path = Path("/dev/shm", f"gpuserve-test-{nonce}")
+    me = processes.read(os.getpid())
+    assert me is not None
+    script = f"exec 3>{path}; echo up; sleep 0.5"
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as dying:
+        try:
+            assert dying.stdout is not None
+            dying.stdout.readline()
+            assert sweep.clear(nonce, me.started, [path.name]) == ([], [str(path)])
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def test_a_file_older_than_the_launch_stays(tmp_path: Path) -> None:
