@@ -6,6 +6,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ..errors import CONTROLS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,6 +38,7 @@ class Progress:
         self._show(text, self._urgent)
 
     def _show(self, text: str, write: Callable[[str], None] | None) -> None:
+        text = text.translate(CONTROLS)  # it may quote the command line of a stranger
         if text == self._last:
             return
         self._last = text

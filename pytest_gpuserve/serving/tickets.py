@@ -80,7 +80,10 @@ class Queue:
             return None
         if descriptor is None:
             record = lock_file.read_record(str(path))
-            return Waiting(int(record.get("count", 0)), tuple(record.get("units", ())))
+            count, units = record.get("count"), record.get("units")
+            if not isinstance(count, int) or not isinstance(units, list):
+                return None  # being written, or not one of ours
+            return Waiting(count, tuple(map(str, units)))
         try:
             path.unlink(missing_ok=True)
         except PermissionError:

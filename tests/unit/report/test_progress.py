@@ -32,3 +32,9 @@ def test_what_is_urgent_is_shown_where_the_rest_is_not() -> None:
     assert seen == ["waiting for 8 GPUs"]
     Progress(seen.append).tell("ready")
     assert seen[1:] == ["ready"]
+
+
+def test_a_terminal_obeys_nothing_that_is_quoted() -> None:
+    seen: list[str] = []
+    Progress(seen.append).tell("held by 7 (\x1b[2Jsomebody)")
+    assert seen == ["held by 7 (\\x1b[2Jsomebody)"]

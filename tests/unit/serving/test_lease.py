@@ -174,6 +174,23 @@ def test_a_large_request_is_not_starved_by_small_ones(leases: Leases) -> None:
     assert len(gaps) == 3
 
 
+@pytest.mark.parametrize("junk", ['{"count": "all", "units": 7}', '{"count": 8}', "[" * 60_000, "7", "\xff"])
+def test_what_anybody_wrote_into_a_ticket_or_a_lock_stops_nobody(leases: Leases, junk: str) -> None:
+    leases.acquire(1).release()
+    paths = [leases.folder / "queue" / "0", leases.folder / "slot-0.lock"]
+    held = [lock_file.try_lock(str(path)) for path in paths]
+    for descriptor in held:
+        assert descriptor is not None
+        os.pwrite(descriptor, junk.encode("latin-1"), 0)
+    leases.acquire(7, timeout_s=5.0).release()
+    with pytest.raises(LeaseTimeout, match="slot 0 held by"):
+        leases.acquire(8, timeout_s=0.05)
+    for descriptor in held:
+        assert descriptor is not None
+        os.close(descriptor)
+    leases.acquire(8, timeout_s=5.0).release()
+
+
 def test_a_dead_waiter_blocks_nobody(leases: Leases) -> None:
     held = leases.acquire(1)
     code = (
