@@ -184,11 +184,9 @@ def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[Cell, Future[Seen]]]:
     """Every selected cell, running, a few at a time."""
-    cells = [
-        item.callspec.params["cell"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and item.path == request.path and hasattr(item, "callspec")
-    ]
+    items = (item for item in request.session.items if item.path == request.path)
+    params = (item.callspec.params for item in items if hasattr(item, "callspec"))
+    cells = [one["cell"] for one in params if "cell" in one]
     with ThreadPoolExecutor(TOGETHER) as pool:
         yield {cell: pool.submit(observe, cell, tmp_path_factory.mktemp(str(cell)) / "run") for cell in cells}
 
