@@ -13,7 +13,7 @@ from ..model import Requires
 from ..written import DeadEndSpec, EvidenceKind, EvidenceSpec, RequiresSpec, dead_end, listed, requires
 from . import ranges
 from .classes import classes
-from .known import NONE, Behaviour, Entry, Example, Selects, Settings, as_flag, as_text
+from .entry import NONE, Behaviour, Entry, Example, Selects, Settings, as_flag, as_text
 
 if TYPE_CHECKING:
     from pathlib import Path

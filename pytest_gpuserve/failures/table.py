@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ..model import Requires
-    from .known import Behaviour, Entry
+    from .entry import Behaviour, Entry
 
 HEADINGS = ("entry", "set by", "engine", "where", "kind", "phases", "reason", "evidence", "way out")
 CHANGE_HEADINGS = ("entry", "where", "change", "before", "after", "way out")

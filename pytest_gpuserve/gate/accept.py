@@ -13,8 +13,9 @@ from ..errors import BaselineError
 from ..model import Place, Workload
 from ..record import Verdict
 from . import match, tell
-from .baseline import Baseline, Baselines, HostIdentity, Measured, named
+from .baseline import Baseline, HostIdentity, Measured, named
 from .baseline_file import BaselineFile, only_writer, read, write
+from .baselines import Baselines
 from .compare import hold
 from .quantity import QUANTITIES
 from .rounds import usable_only

@@ -1,12 +1,11 @@
 """What a baseline is: the stored launches of a case on a host, or a figure that somebody reported.
 
-`baseline_file` reads and writes the files, `accept` makes baselines from records.
+`baseline_file` reads and writes the files, `baselines` finds what is stored, `accept` makes baselines from records.
 """
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -16,9 +15,6 @@ from ..record import METRIC_DEFINITION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ..model import Case, Host, Suite
-    from ..record import Record
 
 
 class HostIdentity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -99,45 +95,3 @@ def named(suite: str, case: str, names: Sequence[str]) -> bool:
     """Whether a case is meant by any of the names: `<suite>::<case>`, `<case>`, `<suite>`, or a shell pattern."""
     own = (f"{suite}::{case}", case, suite)
     return any(fnmatchcase(each, name) for name in names for each in own)
-
-
-class Baselines:
-    """A folder of baselines: one folder a host profile, in it one file a suite.
-
-    All methods raise BaselineError, with file, line and key, when a file cannot be used.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = Path(folder)
-
-    def path(self, profile: str, suite: str) -> Path:
-        return self.folder / profile / f"{suite}.yaml"
-
-    def find(self, host: Host, case: Case) -> Baseline | None:
-        """The baseline of a case, or None when nobody recorded one."""
-        return self.cases(host.profile, case.suite).get(case.id)
-
-    def cases(self, profile: str, suite: str) -> dict[str, Baseline]:
-        """All that is stored for a suite on a host, by case."""
-        from . import baseline_file
-
-        path = self.path(profile, suite)
-        return baseline_file.read(path).cases if path.exists() else {}
-
-    def orphans(self, profile: str, suite: Suite) -> list[Baseline]:
-        """Entries that no case of the suite claims: a case was renamed or is gone."""
-        claimed = {case.id for case in suite.cases()}
-        return [each for name, each in self.cases(profile, suite.name).items() if name not in claimed]
-
-    def files(self) -> list[tuple[str, str]]:
-        """What there is, as (profile, suite), sorted."""
-        return sorted((path.parent.name, path.stem) for path in self.folder.glob("*/*.yaml"))
-
-    def accept(
-        self, records: Sequence[Record], cases: Sequence[str] = (), *, tolerance: float | None = None
-    ) -> list[str]:
-        """Store launches of finished runs (`accept.accept`). Lines that tell what moved."""
-        from .accept import accept
-
-        changes = accept(self.folder, records, cases, tolerance=tolerance)
-        return [line for change in changes for line in change.lines]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from . import tell
-from .baseline import Baselines, named
+from .baseline import named
+from .baselines import Baselines
 from .quantity import typical
 from .scatter import between
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..model import Workload
     from .api import Api, Target
-    from .samples import Sample
+    from .sample import Sample
 
 add_arguments = bench_options.add_arguments
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..record import Round, Spread
     from .api import Api
     from .client import Progress
-    from .samples import Sample
+    from .sample import Sample
 
 SHOW_S = 0.5
 """Between two redrawings of the live line."""

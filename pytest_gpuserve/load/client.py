@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .api import Api, Target
-    from .samples import Sample
+    from .sample import Sample
     from .traffic import Traffic
 
 TICK_NS = 50_000_000

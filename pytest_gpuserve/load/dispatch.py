@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .api import Api, Target
-    from .samples import Sample
+    from .sample import Sample
     from .traffic import Planned, Traffic
 
 READ, WRITE = 1, 4

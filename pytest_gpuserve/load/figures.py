@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from .samples import Sample
+    from .sample import Sample
 
 TOGETHER_EVENTS = 8
 """Fewer token events than this may arrive in one read without meaning anything, unless all do."""

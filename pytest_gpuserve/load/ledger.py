@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .api import Api
     from .flight import Flight
-    from .samples import Sample
+    from .sample import Sample
 
 OPEN_REQUESTS = 20_000
 OPEN_EVENTS = 500_000

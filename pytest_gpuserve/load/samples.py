@@ -1,4 +1,4 @@
-"""What a round saw, before any statistics: one `Sample` a request, and what the client observed of itself.
+"""What a round saw, before any statistics: its requests (`sample`), and what the client observed of itself.
 
 All times are integers in nanoseconds of real time since the round's clock started; `time_scale` is applied in
 `metrics` and nowhere else. Unknown is None.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from .sample import Sample
 from .totals import Totals
 
 if TYPE_CHECKING:
@@ -107,59 +108,6 @@ class Health(Struct, kw_only=True):
     """Their sum."""
     busy_ns: int = 0
     """Sum over the requests of the time from when each was due to its end."""
-
-
-class Sample(Struct, kw_only=True):
-    """One request, as far as it got."""
-
-    index: int
-    due_ns: int
-    """When it should have been sent: its arrival time in an open loop, else the end of the one before it."""
-    sent_ns: int | None = None
-    """When its first byte was handed to the socket."""
-    first_ns: int | None = None
-    """First token event."""
-    answer_ns: int | None = None
-    """First token event that is not reasoning."""
-    last_ns: int | None = None
-    """Last token event."""
-    end_ns: int | None = None
-    """Last byte, or the moment of failure."""
-    stamps: array[int] = field(default_factory=lambda: array("q"))
-    """When each token event arrived."""
-    counts: array[int] | None = None
-    """Output tokens up to and including each token event, where the engine says so."""
-    input_asked: int | None = None
-    output_asked: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    """As the engine counted them."""
-    cached_tokens: int | None = None
-    verify_passes: int | None = None
-    reasoning_events: int = 0
-    finish_reason: str | None = None
-    failure: str | None = None
-    """None for success, else one of the reasons in docs/load-client.md."""
-    detail: str = ""
-    """What the server or the system said, for people."""
-
-    @property
-    def ok(self) -> bool:
-        return self.failure is None
-
-    @property
-    def tokens(self) -> array[int] | None:
-        """Output tokens up to and including each token event, exactly; None when that is not known.
-
-        Known where the engine counts in every event, and where there are as many token events as tokens.
-        """
-        if not self.stamps or self.output_tokens is None:
-            return None
-        if self.counts is not None and self.counts[-1] == self.output_tokens and min(self.counts) >= 0:
-            return self.counts
-        if len(self.stamps) == self.output_tokens:
-            return array("q", range(1, self.output_tokens + 1))
-        return None
 
 
 class Samples(Struct, kw_only=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .samples import Sample
+from .sample import Sample
 
 if TYPE_CHECKING:
     from .api import Api

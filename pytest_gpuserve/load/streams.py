@@ -13,7 +13,7 @@ from .figures import start_ns, tpot_ns
 if TYPE_CHECKING:
     from array import array
 
-    from .samples import Sample
+    from .sample import Sample
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]

@@ -14,7 +14,7 @@ from .figures import TOGETHER_EVENTS, landed_together, start_ns, tpot_ns
 
 if TYPE_CHECKING:
     from ..model import Slo, Workload
-    from .samples import Sample
+    from .sample import Sample
 
 BIN_S = 0.1
 """Width of the bins (in seconds of the workload) that tokens are counted in when their times are let go."""

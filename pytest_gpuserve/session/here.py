@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..check.preflight import Surroundings
     from ..engines.base import Engine, Site
     from ..failures.known import Registry
-    from ..gate.baseline import Baselines
+    from ..gate.baselines import Baselines
     from ..host.site import SiteFile
     from ..load.api import Target
     from ..model import Config, EngineBuild, Host
@@ -136,7 +136,7 @@ class Here:
 
     @cached_property
     def baselines(self) -> Baselines:
-        from ..gate.baseline import Baselines
+        from ..gate.baselines import Baselines
 
         return Baselines(self.options.baselines)
 

@@ -20,7 +20,8 @@ from pytest_gpuserve.model import Lengths
 
 if TYPE_CHECKING:
     from pytest_gpuserve.load.api import Api
-    from pytest_gpuserve.load.samples import Sample, Samples
+    from pytest_gpuserve.load.sample import Sample
+    from pytest_gpuserve.load.samples import Samples
 
 HERE = Path(__file__).parent
 _spec = importlib.util.spec_from_file_location("load_loopback", HERE.parent / "unit/load/conftest.py")

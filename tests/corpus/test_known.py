@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -12,8 +13,11 @@ from pytest_gpuserve.errors import StartFailed
 from pytest_gpuserve.failures.classes import classes
 from pytest_gpuserve.failures.classify import classify_file, classify_text
 from pytest_gpuserve.failures.dead_end import fits_match, judge_failure
-from pytest_gpuserve.failures.known import Behaviour, Entry, Registry
+from pytest_gpuserve.failures.known import Registry
 from pytest_gpuserve.record import Failure
+
+if TYPE_CHECKING:
+    from pytest_gpuserve.failures.entry import Behaviour, Entry
 
 CORPUS = Path(__file__).parent
 REGISTRY = Registry.load()

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from pytest_gpuserve.gate.baseline import Baselines
+from pytest_gpuserve.gate.baselines import Baselines
 from pytest_gpuserve.gate.verdict import judge, to_error
 from pytest_gpuserve.record import Launch, Record, Verdict
 from pytest_gpuserve.suite import load_suite

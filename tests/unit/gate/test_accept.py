@@ -8,7 +8,7 @@ import pytest
 
 from pytest_gpuserve.errors import BaselineError
 from pytest_gpuserve.gate.accept import accept, diff
-from pytest_gpuserve.gate.baseline import Baselines
+from pytest_gpuserve.gate.baselines import Baselines
 from pytest_gpuserve.gate.verdict import judge
 from pytest_gpuserve.record import Launch, Metrics, Record, Round, Spread, Verdict
 

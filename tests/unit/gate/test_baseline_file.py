@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_gpuserve.errors import BaselineError
-from pytest_gpuserve.gate.baseline import Baselines
 from pytest_gpuserve.gate.baseline_file import HEADER, BaselineFile, read, render, write
+from pytest_gpuserve.gate.baselines import Baselines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,8 @@ import pytest
 from pytest_gpuserve.load import ledger as ledger_module
 from pytest_gpuserve.load import metrics
 from pytest_gpuserve.load.figures import figures, itl_ns, landed_together, tpot_ns
-from pytest_gpuserve.load.samples import Health, Histogram, Sample, Samples
+from pytest_gpuserve.load.sample import Sample
+from pytest_gpuserve.load.samples import Health, Histogram, Samples
 from pytest_gpuserve.load.totals import Totals
 from pytest_gpuserve.model import Slo, Workload
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_gpuserve.load.api import Api
-    from pytest_gpuserve.load.samples import Sample
+    from pytest_gpuserve.load.sample import Sample
 
     from .conftest import Loopback
 
