@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> int:
     """As `main`, for options that `add_arguments` has parsed. Raises InputError."""
     target, base = target_of(options)
-    load = bench_options.workload_of(options)
     seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
+    load = msgspec.structs.replace(bench_options.workload_of(options), seed=seed)
     engine, api = dialects.choose(target, base, engine=options.engine, kind=options.api, model=options.model)
     changes: dict[str, Any] = {}
     if options.path:
@@ -64,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
     from . import metrics
 
     result = metrics.summarise(samples, load)
+    if samples.let_go.exact and (hint := refused_ids(result.failures, api.vocabulary)):
+        result.warnings.append(hint)
     if options.json:
         sys.stdout.write(as_json(options.url, engine, api, load, result))
     else:
@@ -72,6 +74,19 @@ def run(options: argparse.Namespace) -> int:
     if writer.failed is not None:
         raise InputError(writer.failed)
     return 1 if result.requests.failed else 0
+
+
+REFUSED = frozenset({"http_400", "http_422"})
+
+
+def refused_ids(failures: dict[str, int], vocabulary: int) -> str | None:
+    """What to try when a server refuses requests whose prompts are token ids; None where it refused none."""
+    if not REFUSED & failures.keys():
+        return None
+    return (
+        f"prompts were sent as token ids below {vocabulary}: if the server refuses those, "
+        "--vocabulary N says how many its model has, and --text sends text"
+    )
 
 
 def _run(

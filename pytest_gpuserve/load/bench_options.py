@@ -47,7 +47,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--natural-stop", action="store_true", help="let the model end its answers (no ignore_eos)")
     add("--text", action="store_true", help="send text where token ids could be sent")
     add(
-        "--vocabulary", type=_positive, metavar="N", help="token ids of prompts stay below it (default 32000)"
+        "--vocabulary",
+        type=_positive,
+        metavar="N",
+        help="token ids of prompts stay below it (default: as the server says, at most 8000 for llamacpp; "
+        "else 32000)",
+    )
+    add(
+        "--prompt-tolerance",
+        type=_share,
+        default=0.0,
+        metavar="SHARE",
+        help="prompts may be this much longer or shorter than asked; above 0 binding for text as well",
     )
     add("--seed", type=int, help="of prompts and arrivals (default: another one each time, printed)")
     add("--stall", type=_rate, default=60.0, metavar="S", help="give up after so long without a token")
@@ -142,6 +153,7 @@ def workload_of(options: argparse.Namespace) -> Workload:
         dataset=options.dataset,
         shared_prefix=options.shared_prefix,
         cache="warm" if options.warm_cache else "cold",
+        prompt_tolerance=options.prompt_tolerance,
         warmup=options.warmup,
         warmup_seconds=options.warmup_seconds,
         rounds=1,

@@ -137,11 +137,23 @@ def as_json(url: str, engine: str, api: Api, load: Workload, result: Round) -> s
 
 def report(url: str, engine: str, api: Api, load: Workload, result: Round) -> str:
     """The result for people."""
-    found, asked, health = result.metrics, result.requests, result.client
+    asked = result.requests
     rows: list[tuple[str, str]] = [
         ("server", f"{url} ({engine}, {api.kind}, model {api.model or '-'})"),
         ("load", _load(load) + f", seed {result.seed}"),
         ("requests", f"{asked.ok} ok, {asked.failed} failed, in {result.duration_s:.2f} s"),
+    ]
+    if asked.ok:  # else every figure is unknown
+        rows += _figures(load, result)
+    rows += [("failed", f"{count} x {reason}") for reason, count in result.failures.items()]
+    rows += [("INVALID", reason) for reason in result.invalid]
+    rows += [("note", warning) for warning in result.warnings]
+    return "\n".join(f"{name:<13}{value}" for name, value in rows)
+
+
+def _figures(load: Workload, result: Round) -> list[tuple[str, str]]:
+    found, health = result.metrics, result.client
+    rows: list[tuple[str, str]] = [
         (
             "output",
             f"{_number(found.output_throughput)} tok/s in the steady state, "
@@ -172,10 +184,7 @@ def report(url: str, engine: str, api: Api, load: Workload, result: Round) -> st
             f"{_number(health.error_bound_ms)} ms (p99)",
         )
     )
-    rows += [("failed", f"{count} x {reason}") for reason, count in result.failures.items()]
-    rows += [("INVALID", reason) for reason in result.invalid]
-    rows += [("note", warning) for warning in result.warnings]
-    return "\n".join(f"{name:<13}{value}" for name, value in rows)
+    return rows
 
 
 def _load(load: Workload) -> str:

@@ -53,6 +53,8 @@ class Found(NamedTuple):
 
     engine: str | None
     model: str
+    vocabulary: int | None = None
+    """Its size in tokens; None where the server does not tell."""
 
 
 def ask(target: Target, base: str) -> Found:
@@ -66,7 +68,13 @@ def ask(target: Target, base: str) -> Found:
     first = models[0] if isinstance(models, list) and models else None
     if not isinstance(first, dict):
         return Found(None, "")
-    return Found(OWNERS.get(str(first.get("owned_by", "")).lower()), str(first.get("id", "")))
+    meta = first.get("meta")  # llama.cpp's
+    size = meta.get("n_vocab") if isinstance(meta, dict) else None
+    return Found(
+        OWNERS.get(str(first.get("owned_by", "")).lower()),
+        str(first.get("id", "")),
+        size if type(size) is int and size > 0 else None,
+    )
 
 
 def _get(target: Target, path: str) -> Any:
@@ -110,6 +118,9 @@ def choose(
     api = kinds[chosen]
     if engine is None and found.engine is None:
         api = msgspec.structs.replace(api, keep_alive=None)  # supposed from the API alone: nobody knows
+    if found.vocabulary is not None:
+        # The smaller one: the ids at the end of a large vocabulary are special ones, or none at all.
+        api = msgspec.structs.replace(api, vocabulary=min(api.vocabulary, found.vocabulary))
     return name, msgspec.structs.replace(
         api, path=base + api.path, model=model if model is not None else found.model or "default"
     )

@@ -56,7 +56,8 @@ def judge(samples: Samples, totals: Totals) -> Judged:
     stepped = samples.health.clock_steps and samples.health.stamp_source == "kernel"
     if stepped or totals.backwards:
         judged.invalid.append("the machine's clock was set during the round")
-    if reasons := health.saturated(samples):
+    # Where nothing succeeded no figure suffers, and requests that fail at once leave nothing to compare with.
+    if totals.ok and (reasons := health.saturated(samples)):
         late = judged.warnings if totals.workload.busy_machine else judged.invalid
         late.append(SATURATED + ", ".join(reasons))
     return judged

@@ -121,8 +121,8 @@ def test_report_for_people(loopback: Start, capsys: pytest.CaptureFixture[str]) 
     assert err == ""
 
 
-def models(owner: str) -> bytes:
-    body = json.dumps({"data": [{"id": "the-model", "owned_by": owner}]}).encode()
+def models(owner: str, **more: Any) -> bytes:
+    body = json.dumps({"data": [{"id": "the-model", "owned_by": owner, **more}]}).encode()
     return status(200, body, b"content-type: application/json")
 
 
@@ -154,6 +154,74 @@ def test_the_server_says_what_it_is(
     assert said["engine"] == engine and said["requests"]["ok"] + said["requests"]["failed"] == 1
     assert server.requests[-1].head.startswith(b"POST " + path)
     assert said["model"] == "the-model"
+
+
+@pytest.mark.parametrize(
+    ("meta", "options", "below"),
+    [
+        ({"n_vocab": 1024}, [], 1024),
+        ({"n_vocab": 151_936}, [], 8000),  # the ids at its end are special ones
+        ({"n_vocab": 1024}, ["--vocabulary", "50"], 50),
+        ({"n_vocab": 0}, [], 8000),
+        ({"n_vocab": True}, [], 8000),
+        ("none", [], 8000),
+    ],
+)
+def test_token_ids_stay_below_what_the_server_says(
+    loopback: Start, meta: object, options: list[str], below: int
+) -> None:
+    server = loopback(
+        lambda request: models("llamacpp", meta=meta) if request.head.startswith(b"GET") else ANSWER
+    )
+    ran(server, "--requests", "1", "--input-tokens", "2000", *options, exact=False)
+    highest = max(json.loads(server.requests[-1].body)["prompt"])
+    assert 0.8 * below < highest < below
+
+
+def test_where_token_ids_are_refused_the_way_out_is_named(
+    loopback: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = status(400, b'{"error": {"message": "Prompt contains invalid tokens"}}')
+    said = as_json(capsys, loopback(refused), "--engine", "vllm", "--requests", "1", status=1)
+    assert "invalid tokens" in said["invalid"][0]
+    (note,) = said["warnings"]
+    assert "below 32000" in note and "--vocabulary N" in note and "--text" in note
+    said = as_json(capsys, loopback(refused), "--engine", "vllm", "--requests", "1", "--text", status=1)
+    assert said["warnings"] == []
+    said = as_json(capsys, loopback(status(503, b"")), "--engine", "vllm", "--requests", "1", status=1)
+    assert said["warnings"] == []
+
+
+def test_where_every_request_failed_only_that_is_told(
+    loopback: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ran(loopback(status(404, b"no such path")), "--requests", "3") == 1
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines()] == [
+        "server",
+        "load",
+        "requests",
+        "failed",
+        "INVALID",
+    ]
+    assert "3 x http_404" in out and "no such path" in out
+    assert "unknown" not in out and "saturated" not in out
+
+
+def test_the_workload_holds_the_seed_that_was_used(
+    loopback: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options in ([], ["--seed", "7"]):
+        said = as_json(capsys, loopback(ANSWER), "--requests", "1", *options)
+        assert said["workload"]["seed"] == said["seed"]
+    assert said["seed"] == 7
+
+
+def test_text_prompts_can_be_held_to_a_length(loopback: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    for tolerance, invalid in (("0", False), ("0.1", True)):
+        options = ["--text", "--input-tokens", "20", "--requests", "1", "--prompt-tolerance", tolerance]
+        said = as_json(capsys, loopback(ANSWER), *options)
+        assert any("prompt lengths not as asked" in reason for reason in said["invalid"]) is invalid
 
 
 def test_a_server_that_is_supposed_to_be_sglang_may_close_unsaid(

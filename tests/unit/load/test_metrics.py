@@ -341,6 +341,14 @@ def test_a_saturated_client(health: Health, words: str) -> None:
     assert any(r.startswith("client saturated: ") and words in r for r in result.invalid), result.invalid
 
 
+def test_where_no_request_succeeded_the_client_is_not_blamed() -> None:
+    failed = sample(at=(), failure="connect_refused")
+    waited = Health(delay_ns=40 * MS, busy_ns=100 * MS)
+    assert [reason.split(":")[0] for reason in summary(failed, health=waited).invalid] == [
+        "1 of 1 requests failed"
+    ]
+
+
 def test_an_unhurried_client() -> None:
     health = lagging(20)
     health.delay_ns, health.busy_ns = 20 * MS, 1000 * MS
