@@ -118,5 +118,16 @@ def _of(against: str) -> str:
     return "the reported" if against == "reported" else f"the {against}'s"
 
 
+MOST_TOLD = 10.0
+"""A bound beyond so many times tells nothing but that the launches scatter."""
+
+
 def _bounds(low: float | None, high: float | None) -> str:
-    return "unproven, an estimate" if low is None or high is None else f"{signed(low)} to {signed(high)}"
+    if low is None or high is None:
+        return "unproven, an estimate"
+    below, above = low < 1 / MOST_TOLD, high > MOST_TOLD
+    if below and above:
+        return "the launches scatter too widely for an interval"
+    if below or above:
+        return f"{signed(high)} at most" if below else f"{signed(low)} at least"
+    return f"{signed(low)} to {signed(high)}"

@@ -137,8 +137,8 @@ def inconclusive(launches: int, most: int) -> str:
     if launches < most:
         return f"\nanother launch may tell, up to {most} are allowed"
     return (
-        f"\n{count(launches)} cannot tell, and launches.max allows no more; see what this host can find with "
-        "`gpuserve baselines calibrate`"
+        f"\n{count(launches)} cannot tell, and no more are allowed (launches.max, or --gpuserve-launches); see "
+        "what this host can find with `gpuserve baselines calibrate`"
     )
 
 

@@ -9,7 +9,7 @@ from ..gate.quantity import typical, usable
 from ..record import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ..record import Comparison, Failure, Record, Round
 
@@ -122,13 +122,22 @@ def number(value: float | None) -> str:
 
 
 def change(comparison: Comparison) -> str:
-    """`-3.1% [-4.0%, -2.2%]`; without an interval where the launches were too few to give one."""
-    text = percent(comparison.ratio)
-    if comparison.low is None and comparison.high is None:
-        return text
-    low = "..." if comparison.low is None else percent(comparison.low)
-    high = "..." if comparison.high is None else percent(comparison.high)
-    return f"{text} [{low}, {high}]"
+    """`-3.1% [-4.0%, -2.2%]`; without an interval where the launches gave none."""
+    return percent(comparison.ratio) + _interval(comparison, percent)
+
+
+MOST_TOLD = 10.0
+"""A bound beyond so many times tells nothing but that the launches scatter."""
+
+
+def _interval(comparison: Comparison, word: Callable[[float], str]) -> str:
+    """` [low, high]`, `...` for a bound that tells nothing, and empty where neither does."""
+    bounds = [
+        None if bound is None or not 1 / MOST_TOLD <= bound <= MOST_TOLD else bound
+        for bound in (comparison.low, comparison.high)
+    ]
+    told = ["..." if bound is None else word(bound) for bound in bounds]
+    return f" [{', '.join(told)}]" if any(bound is not None for bound in bounds) else ""
 
 
 def percent(ratio: float) -> str:
@@ -143,11 +152,7 @@ def times_partner(record: Record) -> str:
     if comparison is None:
         return ""
     what = "" if comparison.metric == "output_throughput" else f" in {label(comparison.metric)}"
-    interval = (
-        f" [{comparison.low:.2f}, {comparison.high:.2f}]"
-        if comparison.low is not None and comparison.high is not None
-        else ""
-    )
+    interval = _interval(comparison, "{:.2f}".format)
     return f"{comparison.ratio:.2f}x of {record.compare_to or 'its partner'}{what}{interval}"
 
 

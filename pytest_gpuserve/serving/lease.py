@@ -10,6 +10,7 @@ import os
 import random
 import time
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,7 +60,8 @@ class Request(NamedTuple):
     host: str
 
     def __str__(self) -> str:
-        parts = [f"{self.size} GPU{'s' if self.size != 1 else ''}"] if self.size else []
+        kind = "slot" if all(unit.gpu is None for unit in self.units) else "GPU"
+        parts = [f"{self.size} {kind}{'s' if self.size != 1 else ''}"] if self.size else []
         if self.port is not None or not parts:
             parts.append("a port" if self.port is None else f"port {self.port}")
         return " and ".join(parts)
@@ -75,7 +77,24 @@ class Obstacles:
         self._labels.setdefault(reason, []).append(label)
 
     def text(self) -> str:
-        return "; ".join(f"{', '.join(labels)} {reason}" for reason, labels in self._labels.items())
+        return "; ".join(f"{', '.join(_runs(labels))} {reason}" for reason, labels in self._labels.items())
+
+
+def _runs(labels: Sequence[str]) -> Iterator[str]:
+    """`GPU 0`, `GPU 1`, `GPU 2` as `GPUs 0-2`; two in a row, and what has no number, as they are."""
+    for _, found in groupby(enumerate(labels), lambda at: _place(*at)):
+        run = [label for _, label in found]
+        kind, _, first = run[0].rpartition(" ")
+        if len(run) > 2:
+            yield f"{kind}s {first}-{run[-1].rpartition(' ')[2]}"
+        else:
+            yield from run
+
+
+def _place(index: int, label: str) -> tuple[str, int]:
+    """The same for labels whose numbers follow each other."""
+    kind, _, number = label.rpartition(" ")
+    return (kind, int(number) - index) if number.isdecimal() else (label, -1)
 
 
 class Lease:

@@ -168,7 +168,7 @@ def test_a_variable_to_pass_on_that_is_missing(make: Callable[..., Server], leas
 def test_gpus_that_do_not_come_free(make: Callable[..., Server], leases: Leases) -> None:
     held = leases.acquire(2, what="somebody else")
     with pytest.raises(
-        StartFailed, match=r"gave up after 0\.1 s of waiting for 1 GPU.*somebody else"
+        StartFailed, match=r"gave up after 0\.1 s of waiting for 1 slot.*somebody else"
     ) as caught:
         make(lease_timeout_s=0.1).start()
     held.release()

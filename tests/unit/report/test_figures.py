@@ -111,3 +111,18 @@ def test_flat_leaves_out_what_is_unknown(story: list[Record]) -> None:
     assert skipped["launches"] == 0
     for values in map(figures.flat, story):
         assert all(type(value) in {str, int, float, bool} for value in values.values())
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        ((0.5, 2.0), "-20.0% [-50.0%, +100.0%]"),
+        ((0.001, 2.0), "-20.0% [..., +100.0%]"),
+        ((0.5, 1000.0), "-20.0% [-50.0%, ...]"),
+        ((0.001, 1000.0), "-20.0%"),
+    ],
+)
+def test_a_bound_that_tells_nothing_is_not_told(
+    made: SimpleNamespace, interval: tuple[float, float], text: str
+) -> None:
+    assert figures.change(made.comparison(8.0, 10.0, interval=interval)) == text

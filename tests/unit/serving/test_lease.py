@@ -131,7 +131,7 @@ def test_who_waits_is_told_for_whom(leases: Leases) -> None:
     held = leases.acquire(3, what="kimi_k2_5, no-spec")
     told: list[str] = []
     with pytest.raises(
-        LeaseTimeout, match=r"^gave up after 0\.4 s of waiting for 8 GPUs, slot 0, slot 1"
+        LeaseTimeout, match=r"^gave up after 0\.4 s of waiting for 8 slots, slots 0-2 held by"
     ) as caught:
         leases.acquire(8, timeout_s=0.4, waiting=told.append)
     held.release()
@@ -277,7 +277,7 @@ def test_a_fixed_port_taken_by_a_stranger_names_it(leases: Leases) -> None:
             leases.acquire(1, port=port)
     held = leases.acquire(1, port=port)
     assert held.port == port
-    with pytest.raises(LeaseTimeout, match=rf"waiting for 1 GPU and port {port}, port {port} held by pid"):
+    with pytest.raises(LeaseTimeout, match=rf"waiting for 1 slot and port {port}, port {port} held by pid"):
         leases.acquire(1, port=port, timeout_s=0.05)
     held.release()
 
