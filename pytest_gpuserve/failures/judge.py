@@ -32,7 +32,13 @@ MOST_CHARACTERS = 300
 MOST_MESSAGE = 2000
 
 _STOPPED = frozenset({"KeyboardInterrupt", "SystemExit", "CancelledError", "GeneratorExit"})
-_SECRET = re.compile(r"\b(?:hf_|sk-)[A-Za-z0-9_-]{12,}|(?<=Bearer )\S+|(?<=Request ID: )[^)\s]+")
+_SECRET = re.compile(
+    r"\bhf_[A-Za-z0-9]{30,}"
+    r"|(?<![\w./-])sk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,}"
+    r"|(?<=Bearer )\S+"
+    r"|(?<=Request ID: )[^)\s]+"
+)
+"""Tokens by their form: a word such as `hf_transformers` or a folder `sk-...` in a path is none."""
 
 
 class Clue(Struct, frozen=True):

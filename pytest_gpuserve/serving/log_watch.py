@@ -67,6 +67,7 @@ class LogWatch:
         self._rest = b""
         self._told: Phase | None = None
         self._phase: Phase = FIRST_PHASE
+        self._working: Phase = FIRST_PHASE
         self._phase_began = self._grew = clock()
         self._phases: list[PhaseTime] = []
 
@@ -127,9 +128,11 @@ class LogWatch:
         self.poll()
         self._flush()
         found = self.classifier.finish(exit_status, timed_out=timed_out)
-        if found is not None and found.phase == "ready" and self._phase == "serving":
-            return replace(found, phase="serving")  # an engine whose log has no line for a request
-        return found
+        if found is None or found.phase not in ("ready", "shutdown"):
+            return found
+        if found.phase == "ready" and self._working != "serving":
+            return found
+        return replace(found, phase=self._working)  # an engine whose log has no line for a request
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -143,6 +146,13 @@ class LogWatch:
         return self._phase
 
     @property
+    def working(self) -> Phase:
+        """The phase that it was in before it began to end. A server that nobody asked to stop fails in this
+        one: `shutdown` is then only what it did about the failure.
+        """
+        return self._working
+
+    @property
     def silence(self) -> float:
         """Seconds since the log last grew."""
         return self._clock() - self._grew
@@ -153,6 +163,8 @@ class LogWatch:
             now = self._clock()
             self._phases.append(PhaseTime(self._phase, now - self._phase_began))
             self._phase, self._phase_began = phase, now
+            if phase != "shutdown":
+                self._working = phase
 
     def phases(self) -> list[PhaseTime]:
         """Phases so far in order, the present one last."""

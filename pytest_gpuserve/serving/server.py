@@ -215,7 +215,7 @@ class Server:
             raise self._disk_full(supervised.disk_full, StartFailed)
         if supervised.over or watch.hopeless_since is not None:
             self._settle(supervised, watch)
-            ended = how_it_ended(supervised, watch.phase) if supervised.over else ""
+            ended = how_it_ended(supervised, watch.working) if supervised.over else ""
             raise self._start_failed(ended or "cannot become ready after what its log says, and was stopped")
         if late := watch.overdue(self._limits.phases):
             what = f"exceeded the time limit of phase {late[0]}, {late[1]:.0f} s (timeouts: {late[0]})"
@@ -275,7 +275,7 @@ class Server:
         if not supervised.over and supervised.disk_full is not None:
             return self._disk_full(supervised.disk_full, Crashed)
         self._settle(supervised, watch)
-        what = how_it_ended(supervised, watch.phase)
+        what = how_it_ended(supervised, watch.working)
         return self._give_up(Crashed, what, root_error(supervised, watch, what))
 
     def stall(self) -> CaseError:

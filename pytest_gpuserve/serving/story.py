@@ -53,7 +53,7 @@ def root_error(supervised: Supervised, watch: LogWatch, otherwise: str) -> Failu
     if supervised.start_error:  # no disk, no memory, no such program: nothing of the engine has run
         return Failure(failure_class="environment", message=otherwise, environment=True)
     return watch.finish(supervised.exited) or Failure(
-        failure_class="unknown", phase=watch.phase, message=otherwise, exit_status=supervised.exited
+        failure_class="unknown", phase=watch.working, message=otherwise, exit_status=supervised.exited
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from pytest_gpuserve.failures.classes import classes
 from pytest_gpuserve.failures.classify import BLOCK, Classifier, classify_file, classify_text
+from pytest_gpuserve.failures.judge import redact
 from pytest_gpuserve.model import PhaseRule
 
 if TYPE_CHECKING:
@@ -256,13 +257,29 @@ def test_prompts_and_tokens_are_not_repeated() -> None:
     log = """\
 [2026-02-01 09:13:04 TP5] Scheduler hit an exception: Traceback (most recent call last):
   File "/opt/x.py", line 1, in f
-OSError: You are trying to access a gated repo with hf_abcdefghijklmnopqrstuvwx.
+OSError: You are trying to access a gated repo with hf_abcdefghijklmnopqrstuvwxABCDEFGHIJ.
+openai.AuthenticationError: Incorrect API key provided: sk-proj-abcdefgh12345678ijkl_MNOP.
 401 Client Error. (Request ID: Root=1-00000000-000000000000000000000000;00000000)
 """
     failure = classify_text(log)
     assert failure is not None
-    for secret in ("hf_abcdef", "Root=1-0"):
+    for secret in ("hf_abcdef", "Root=1-0", "sk-proj"):
         assert secret not in failure.message + failure.excerpt
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/opt/sglang/srt/utils/hf_transformers/config.py",
+        "/opt/sglang/srt/utils/hf_transformers_utils.py",
+        "in hf_raise_for_status_of_everything_that_was_asked",
+        "/data/sk-learn-models-of-2025-and-2026/model.gguf",
+        "sk-learn-models-without-any-number",
+        "/data/task-12345678901234567890",
+    ],
+)
+def test_a_path_is_no_token(text: str) -> None:
+    assert redact(text) == text
 
 
 def test_every_class_says_what_to_try() -> None:

@@ -26,7 +26,7 @@ class Words:
 
     def feed(self, line: str) -> None:
         self.lines.append(line)
-        if line.startswith(("args", "weights_load", "ready")):
+        if line.startswith(("args", "weights_load", "ready", "shutdown")):
             self.phase = line.split()[0]  # type: ignore[assignment]
         self.hopeless = self.hopeless or line == "fatal"
 
@@ -118,6 +118,17 @@ def test_what_fails_once_it_serves_fails_in_that_phase(tmp_path: Path) -> None:
     assert early is not None
     assert late is not None
     assert (early.phase, late.phase) == ("ready", "serving")
+
+
+def test_nobody_asked_a_server_that_fails_to_shut_down(tmp_path: Path) -> None:
+    """llama.cpp says `cleaning up before exit` as well when a start fails: it failed in the phase before."""
+    path = tmp_path / "log"
+    log, _, _ = watch(path)
+    add(path, "weights_load\nshutdown\n")
+    log.poll()
+    failed = log.finish(1)
+    assert failed is not None
+    assert (log.phase, log.working, failed.phase) == ("shutdown", "weights_load", "weights_load")
 
 
 def test_silence_counts_from_the_last_byte(tmp_path: Path) -> None:
