@@ -387,15 +387,17 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return
     fails = []
+    ended_well = exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
     only_looked = config.option.collectonly or config.getoption("setuponly", False)
-    if config.getoption("gpuserve_require_run") and not only_looked and not any(map(tried, records)):
+    required = config.getoption("gpuserve_require_run") and not only_looked and ended_well
+    if required and not any(map(tried, records)):
         fails.append("nothing was run: every case was skipped or deselected (--gpuserve-require-run)")
     if config.getoption("gpuserve_strict_review") and any(record.review_due for record in records):
         fails.append("a dead end is past its review date (--gpuserve-strict-review)")
     skipped = [one.case for one in records if one.outcome == "skipped" and not one.hypothesis]
     if config.getoption("gpuserve_strict_skips") and skipped:
         fails.append(f"skipped, and no hypothesis: {', '.join(skipped)} (--gpuserve-strict-skips)")
-    if fails and exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+    if fails and ended_well:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     notes += fails
 

@@ -290,8 +290,11 @@ class Session:
         if not recorded:
             return []
         from ..gate.accept import accept
+        from ..yaml_source import shown
 
-        return [line for change in accept(self.here.baselines.folder, recorded) for line in change.lines]
+        changes = accept(self.here.baselines.folder, recorded)
+        files = dict.fromkeys(shown(change.path) for change in changes)
+        return [line for change in changes for line in change.lines] + [f"wrote {', '.join(files)}"]
 
     def close(self) -> None:
         if self._pool is not None:

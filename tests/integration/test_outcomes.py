@@ -167,6 +167,14 @@ def test_a_run_that_starts_nothing_is_red_where_one_is_required(
     assert ("nothing was run" in result.stdout.str()) == (code != pytest.ExitCode.OK)
 
 
+def test_a_suite_that_cannot_be_read_is_told_alone(project: pytest.Pytester) -> None:
+    (project.path / "suites" / "s.yaml").write_text("suite: s\nconfgs: []\n")
+    result = project.runpytest_subprocess("suites", "--gpuserve-require-run")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert "did you mean 'configs'" in result.stdout.str()
+    assert "nothing was run" not in result.stdout.str()
+
+
 def test_baselines_that_cannot_be_written_are_told_with_the_rest(project: pytest.Pytester) -> None:
     (project.path / "suites" / "s.yaml").write_text(SUITE.replace(", gate: none", ""))
     (project.path / "baselines").mkdir()

@@ -67,6 +67,7 @@ def recorded(pytester: pytest.Pytester) -> dict[str, list[list[float]]]:
     result = pytester.runpytest_subprocess("suites", "--gpuserve-no-check", "--gpuserve-update-baselines")
     assert result.ret == 0, result.stdout.str()
     (stored,) = (pytester.path / "baselines").rglob("recorded.yaml")
+    result.stdout.fnmatch_lines([f"gpuserve: wrote {stored.relative_to(pytester.path)}"])
     text = stored.read_text()
     assert "  new-decode:" in text
     stored.write_text(text.replace("  new-decode:", "  of-another-name-decode:"))
