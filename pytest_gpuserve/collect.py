@@ -71,6 +71,7 @@ class SuiteFile(pytest.Module):
             )
             self.cases = {case.id: case for case in self.suite.cases()}
             self._claim_name()
+            self._load_engines()
         except InputError as error:
             raise self.CollectError(str(error)) from None
         return suite_tests
@@ -78,6 +79,19 @@ class SuiteFile(pytest.Module):
     def funcnamefilter(self, name: str) -> bool:
         """Ours is the test whatever the user's own are called (ini `python_functions`)."""
         return name == "test_serving"
+
+    def _load_engines(self) -> None:
+        """Other people's are loaded now, so that what is wrong with one is told before anything starts.
+
+        Raises InputError at the config.
+        """
+        from .engines.registry import OWN
+
+        here = self.config.stash[SESSION].here
+        if here.options.simulation is None:
+            for config in self.suite.configs:
+                if config.engine not in OWN:
+                    here.engine(config)
 
     def _claim_name(self) -> None:
         taken = self.config.stash.setdefault(SUITES, {})
@@ -133,12 +147,14 @@ def parameters(suite: Suite, config: pytest.Config) -> list[Any]:
 
 
 def attach_case(item: pytest.Item) -> None:
-    """Hang the case on the item that runs it."""
+    """Hang the case on the item that runs it, which then lies where its config does."""
     parent = item.getparent(SuiteFile)
     callspec = getattr(item, "callspec", None)
     if parent is None or callspec is None or "gpuserve_case" not in callspec.params:
         return
-    item.stash[CASE] = parent.cases[callspec.params["gpuserve_case"]]
+    case = item.stash[CASE] = parent.cases[callspec.params["gpuserve_case"]]
+    # Warnings and JUnit's files name it; the function's own place is within this package.
+    item.location = (item.nodeid.partition("::")[0], case.config.place.line - 1, item.name)
 
 
 def check_perturbation(session: Session, items: Iterable[pytest.Item]) -> None:

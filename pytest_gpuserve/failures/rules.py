@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
+from ..errors import InputError
 from ..model import Phase
 from .literals import any_of, literals
 
@@ -156,15 +157,29 @@ def own_files(engine: str | None) -> tuple[Traversable, ...]:
 @cache
 def _read(files: tuple[Traversable, ...]) -> RuleSet:
     from ..yaml_source import loads
+    from .classes import classes
 
     rules: list[Rule] = []
     for file in files:
-        source = loads(file.read_text(encoding="utf-8"), str(file))
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            told = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+            raise InputError(f"{file}: {told or error}") from None
+        source = loads(text, str(file))
+        if isinstance(source.data, list):
+            raise source.error((), "a list; write it below the key `rules:`")
         read = source.convert((), _File)
         for index, rule in enumerate(read.rules):
             try:
                 _ = rule._pattern, rule._unless, rule._frame, rule._explains
             except re.error as wrong:
                 raise source.error(("rules", index), f"not a regular expression: {wrong}") from None
+            if rule.cls not in classes():
+                raise source.error(
+                    ("rules", index, "class"),
+                    f"{rule.cls!r} is no failure class",
+                    near=(rule.cls, classes()),
+                )
         rules += read.rules
     return RuleSet.of(rules)

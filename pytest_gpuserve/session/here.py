@@ -70,7 +70,8 @@ class Here:
         if config.engine not in self._engines:
             from ..engines.registry import find
 
-            self._engines[config.engine] = find(config.engine)  # reads the metadata of all that is installed
+            # Once each: it reads the metadata of all that is installed.
+            self._engines[config.engine] = find(config.engine, config.place)
         return self._engines[config.engine]
 
     def site(self, config: Config) -> Site:

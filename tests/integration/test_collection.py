@@ -170,6 +170,29 @@ def test_a_file_that_is_no_suite(pytester, suites, text):
     assert "Traceback" not in result.stdout.str()
 
 
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import nowhere_to_be_found\n", "cannot be loaded: ModuleNotFoundError"),
+        ("class Theirs:\n    name = 'theirs'\n", "their_module.Theirs lacks ready, "),
+    ],
+)
+def test_other_peoples_engines_are_loaded_when_a_suite_is_collected(pytester, suites, code, told):
+    suites(
+        SUITE.replace("engine: sglang", "engine: theirs").replace("    known: sglang-torch-symm-mem\n", "")
+    )
+    pytester.makepyfile(their_module=code)
+    installed = pytester.mkdir("their_package-1.dist-info")
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[pytest_gpuserve.engines]\ntheirs = their_module:Theirs\n")
+    pytester.syspathinsert()
+    result = pytester.runpytest("suites", "--collect-only", "-q")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    text = result.stdout.str()
+    assert "small.yaml:12: the engine 'theirs' of their-package " in text and told in text, text
+    assert "Traceback" not in text
+
+
 def test_a_yaml_bomb_is_refused(pytester, suites):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]

@@ -53,6 +53,11 @@ def test_a_rule_needs_all_that_it_names() -> None:
         ("rules:\n  - {class: unknown, pattern: '('}\n", r"2: rules\[0\]: not a regular expression"),
         ("rules:\n  - {class: unknown, phase: argh, pattern: x}\n", "phase"),
         ("rules:\n  - {pattern: x}\n", "the key 'class' is missing"),
+        ("- {class: unknown, pattern: x}\n", "1: a list; write it below the key `rules:`"),
+        (
+            "rules:\n  - {class: unknwon, pattern: x}\n",
+            r"2: rules\[0\].class: 'unknwon' is no failure class; did you mean 'unknown'",
+        ),
     ],
 )
 def test_a_wrong_rule_is_an_error_at_its_place(tmp_path: Path, text: str, told: str) -> None:
@@ -62,6 +67,15 @@ def test_a_wrong_rule_is_an_error_at_its_place(tmp_path: Path, text: str, told: 
         rule_set((file,))
     assert re.search(told, str(error.value))
     assert "rules.yaml" in str(error.value)
+
+
+def test_a_file_of_rules_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    with pytest.raises(InputError, match=r"rules\.yaml: No such file"):
+        rule_set((file,))
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match=r"rules\.yaml: is not UTF-8"):
+        rule_set((file,))
 
 
 def test_rules_can_be_left_out_by_their_source() -> None:
