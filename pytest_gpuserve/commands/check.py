@@ -44,7 +44,12 @@ def add(commands: Subcommands) -> None:
         help="interpreter that has the engine; without a name it is SGLang's",
     )
     parser.add_argument(
-        "--known", action="append", default=[], type=Path, metavar="DIR", help="folder of your own dead ends"
+        "--known",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="folder of your own dead ends, besides those of the ini gpuserve_known",
     )
     parser.add_argument(
         "--rootdir",
@@ -178,6 +183,7 @@ def _starts(options: argparse.Namespace, here: Here, suites: list[Suite]) -> lis
 def _here(options: argparse.Namespace, simulation: Simulation | None) -> Here:
     from ..session import Options
     from ..session.here import Here
+    from .ini import known_folders
 
     pythons: dict[str, str] = {}
     for given in options.engine_python:
@@ -188,7 +194,7 @@ def _here(options: argparse.Namespace, simulation: Simulation | None) -> Here:
         Options(
             rootdir=root,
             baselines=root / "baselines",
-            known=tuple(options.known),
+            known=known_folders(root, options.known),
             simulation=simulation,
             engine_python=pythons,
         )

@@ -12,6 +12,9 @@ from . import command
 if TYPE_CHECKING:
     import argparse
 
+    from ..failures.classify import Classifier
+    from ..failures.documented import Documented
+    from ..record import Failure
     from . import Subcommands
 
 
@@ -23,31 +26,54 @@ def add(commands: Subcommands) -> None:
         "--exit-code", type=int, metavar="N", help="how the server ended, as a shell or subprocess gives it"
     )
     parser.add_argument(
-        "--json", action="store_true", help="print JSON alone; its `class` is null when nothing failed"
+        "--json",
+        action="store_true",
+        help="print JSON alone; its `class` is null when nothing failed, `dead_ends` lists what is documented of it",
     )
 
 
 def classify(options: argparse.Namespace) -> int:
-    from ..failures.classify import classify_file
+    """0, whatever the log tells: what was asked for is told."""
+    from ..failures.classify import read_log
     from ..report.failure import as_dict, as_text
 
-    _check_engine(options.engine)
+    given = _classifier(options.engine) if options.engine is not None else None
     path = Path("/dev/stdin" if options.log == "-" else options.log)
     try:
-        failure = classify_file(path, engine=options.engine, exit_status=options.exit_code)
+        classifier = read_log(path, given)
     except OSError as error:
         raise InputError(f"{options.log}: {error.strerror or error}") from None
+    failure = classifier.finish(options.exit_code)
+    found = _documented(failure, classifier.engine) if failure is not None else []
     if options.json:
-        print(json.dumps(as_dict(failure), indent=2, ensure_ascii=False))
+        print(json.dumps(as_dict(failure, found), indent=2, ensure_ascii=False))
     else:
-        print(as_text(failure, options.log), end="")
+        recognised = classifier.engine is not None or bool(classifier.phases_seen)
+        print(as_text(failure, options.log, found, recognised=recognised), end="")
     return 0
 
 
-def _check_engine(name: str | None) -> None:
+def _documented(failure: Failure, engine: str | None) -> list[Documented]:
+    from ..failures.documented import documented
+    from ..failures.known import Registry
+    from .ini import known_folders
+
+    return documented(failure, engine, Registry.load(known_folders(Path())))
+
+
+def _classifier(name: str) -> Classifier:
+    """For the log of an engine that has a table here, or that is registered and brings its own."""
+    from ..engines import registry
+    from ..failures.classify import Classifier
     from ..failures.phases import engines
     from ..yaml_source import did_you_mean
 
-    if name is not None and name not in engines():
-        near = did_you_mean(name, engines()) or f"; there are {', '.join(engines())}"
+    if name in engines():
+        return Classifier(engine=name)
+    known = sorted({*engines(), *registry.names()})
+    if name not in known:
+        near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
         raise InputError(f"no engine is called {name!r}{near}")
+    engine = registry.find(name)
+    rules = engine.rules()
+    return Classifier(engine.phases, () if rules is None else (rules,), engine=name)

@@ -28,7 +28,9 @@ def add(commands: Subcommands) -> None:
     )
     parser.add_argument("--engine-version", metavar="V", help="in this version")
     parser.add_argument(
-        "--gpu", metavar="GPU", help="on this GPU: a capability (12.0, sm120) or a product's name"
+        "--gpu",
+        metavar="GPU",
+        help="on this GPU: a compute capability (12.0, sm120) or a product (H200, RTX PRO 6000)",
     )
     parser.add_argument("--flag", metavar="TEXT", help="set by a flag or variable that has this in its name")
     parser.add_argument("--since", metavar="V", help="with --until: what changes from this version ...")
@@ -39,7 +41,7 @@ def add(commands: Subcommands) -> None:
         action="append",
         default=[],
         metavar="DIR",
-        help="a folder of your own dead ends",
+        help="a folder of your own dead ends, besides those of the ini gpuserve_known",
     )
     add_format(parser)
 
@@ -49,12 +51,13 @@ def dead_ends(options: argparse.Namespace) -> int:
     from ..failures.known import Registry
     from ..report.draw import draw
     from ..report.known import known, upgrade
+    from .ini import known_folders
 
     if (options.since is None) != (options.until is None):
         raise InputError("--since and --until belong together: an upgrade goes from one version to another")
     if options.since is not None and options.engine_version is not None:
         raise InputError("--engine-version tells of one version, --since and --until of two: leave one out")
-    registry = Registry.load(options.known)
+    registry = Registry.load(known_folders(Path(), options.known))
     _check_engine(options.engine, registry)
     versioned = options.since is not None or options.engine_version is not None
     filters = table.Filters(

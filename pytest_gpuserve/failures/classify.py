@@ -340,18 +340,25 @@ class Classifier:
         )
 
 
-def classify_file(path: Path, *, engine: str | None = None, exit_status: int | None = None) -> Failure | None:
-    """The root failure that a log tells, or None. Without `engine` it is recognised from the first lines."""
+def read_log(path: Path, classifier: Classifier | None = None) -> Classifier:
+    """A classifier that has read a whole log; `finish` tells the failure.
+
+    Without one that is given, the engine is recognised from the first lines. Raises OSError.
+    """
     with path.open("rb") as stream:
-        head = stream.read(BLOCK)
-        engine = engine or recognise(head.decode(errors="replace").split("\n")[:HEAD_LINES])
-        classifier = Classifier(engine=engine)
-        rest = classifier.feed_block(head.decode(errors="replace"))
+        head = stream.read(BLOCK).decode(errors="replace")
+        classifier = classifier or Classifier(engine=recognise(head.split("\n")[:HEAD_LINES]))
+        rest = classifier.feed_block(head)
         while block := stream.read(BLOCK):
             rest = classifier.feed_block(rest + block.decode(errors="replace"))
         if rest:
             classifier.feed(rest)
-    return classifier.finish(exit_status)
+    return classifier
+
+
+def classify_file(path: Path, *, engine: str | None = None, exit_status: int | None = None) -> Failure | None:
+    """The root failure that a log tells, or None. Without `engine` it is recognised from the first lines."""
+    return read_log(path, Classifier(engine=engine) if engine else None).finish(exit_status)
 
 
 def classify_text(text: str, *, engine: str | None = None, exit_status: int | None = None) -> Failure | None:

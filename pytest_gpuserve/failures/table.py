@@ -10,6 +10,7 @@ from msgspec import Struct
 from ..errors import InputError
 from . import ranges
 from .classes import classes
+from .gpus import gpu as find_gpu
 from .known import Registry
 
 if TYPE_CHECKING:
@@ -41,13 +42,17 @@ class Filters(Struct, frozen=True, kw_only=True):
     """Name of the engine."""
     version: str | None = None
     gpu: str | None = None
-    """A compute capability (`12.0`, `sm120`) or a part of a product's name."""
+    """A compute capability (`12.0`, `sm120`), or a product that is known (`H200`), which stands for its own."""
     flag: str | None = None
     """A part of a flag or variable."""
 
 
 def listing(registry: Registry, filters: Filters) -> list[tuple[str, ...]]:
-    """A row under `HEADINGS` for every behaviour that passes the filters."""
+    """A row under `HEADINGS` for every behaviour that passes the filters.
+
+    Raises InputError for a version or a GPU that is none.
+    """
+    _check_gpu(filters)
     return [
         (
             entry.name,
@@ -69,8 +74,9 @@ def listing(registry: Registry, filters: Filters) -> list[tuple[str, ...]]:
 def changes(registry: Registry, since: str, until: str, filters: Filters) -> list[tuple[str, ...]]:
     """A row under `CHANGE_HEADINGS` for every path that opens, closes or fails differently in an upgrade.
 
-    Raises InputError when a version is none.
+    Raises InputError when a version or a GPU is none.
     """
+    _check_gpu(filters)
     for version in (since, until):
         _check_version(version)
     rows = []
@@ -139,18 +145,18 @@ def _shown(behaviour: Behaviour, filters: Filters) -> bool:
     return filters.gpu is None or _gpu_fits(behaviour.host, filters.gpu)
 
 
-def _gpu_fits(demand: Requires, gpu: str) -> bool:
-    """Whether a condition may hold on a GPU of which only the capability or the name is known."""
+def _gpu_fits(demand: Requires, written: str) -> bool:
+    """Whether a condition may hold on a GPU of which only the capability, or also the name, is known."""
     from packaging.specifiers import SpecifierSet
 
-    capability = re.fullmatch(r"(?i)(?:sm_?(\d+)(\d)[af]?|(\d+)\.(\d+))", gpu)
-    if capability is None:
-        return demand.product is None or re.search(demand.product, gpu) is not None
-    number = ".".join(part for part in capability.groups() if part is not None)
+    gpu = find_gpu(written)
+    named = demand.product is None or gpu.product is None or re.search(demand.product, gpu.product, re.I)
     wanted = demand.compute_capability
-    if wanted is None:
-        return True
-    return number == wanted if re.fullmatch(r"\d+\.\d+", wanted) else number in SpecifierSet(wanted)
+    if wanted is None or not named:
+        return bool(named)
+    if re.fullmatch(r"\d+\.\d+", wanted):
+        return gpu.capability == wanted
+    return gpu.capability in SpecifierSet(wanted)
 
 
 def _set_by(entry: Entry) -> Iterator[str]:
@@ -219,6 +225,11 @@ def _told(behaviour: Behaviour | None) -> str:
     if behaviour is None:
         return "no dead end"
     return f"{behaviour.dead_end.kind}: {behaviour.dead_end.reason}"
+
+
+def _check_gpu(filters: Filters) -> None:
+    if filters.gpu is not None:
+        find_gpu(filters.gpu)
 
 
 def _check_version(version: str) -> None:

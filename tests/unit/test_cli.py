@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from pytest_gpuserve import cli, commands, record
-from pytest_gpuserve.model import Host, Lengths, Place, Workload
+from pytest_gpuserve.engines import registry
+from pytest_gpuserve.engines.openai import OpenAI
+from pytest_gpuserve.model import Host, Lengths, PhaseRule, Place, Workload
 from pytest_gpuserve.record import Launch, Metrics, Record, Round, Verdict
 from pytest_gpuserve.report import draw, store
 
@@ -233,6 +235,62 @@ def test_classify(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "empty.log").write_text("")
     assert cli.main(["classify", "empty.log", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["class"] is None
+
+
+class ThirdParty(OpenAI):
+    """An engine of somebody else, with a log of its own."""
+
+    name = "theirs"
+    phases = (PhaseRule(phase="kv_alloc", pattern="^laying out"),)
+
+    def rules(self) -> Path:
+        return Path("their-rules.yaml")
+
+
+def test_classify_knows_engines_of_the_entry_point_group(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(registry.OWN, "theirs", f"{__name__}:ThirdParty")
+    (project / "their-rules.yaml").write_text(
+        "rules:\n- {class: oom_kv, where: line, pattern: 'error: cache too small', source: [theirs]}\n"
+    )
+    (project / "server.log").write_text("laying out\nerror: cache too small\n")
+    assert cli.main(["classify", "server.log", "--engine", "theirs"]) == 0
+    assert capsys.readouterr().out.startswith("oom_kv in phase kv_alloc: error: cache too small")
+    assert cli.main(["classify", "server.log", "--engine", "their"]) == 2
+    assert "did you mean 'theirs'" in capsys.readouterr().err
+
+
+def test_classify_says_when_it_recognises_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "hi.txt").write_text("hi\n")
+    assert cli.main(["classify", "hi.txt"]) == 0
+    assert capsys.readouterr().out.startswith("hi.txt: no engine's log is recognised in this")
+    assert cli.main(["classify", "hi.txt", "--engine", "sglang"]) == 0
+    assert capsys.readouterr().out == "hi.txt: nothing failed, as far as the log tells\n"
+    (project / "web.log").write_text(
+        "INFO:     Uvicorn running on http://127.0.0.1:1 (Press CTRL+C to quit)\n"
+    )
+    assert cli.main(["classify", "web.log"]) == 0
+    assert capsys.readouterr().out == "web.log: nothing failed, as far as the log tells\n"
+
+
+def test_classify_names_what_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(ROOT / "tests/corpus/logs/sglang-0.5.15-h200/start-deepep.log")
+    assert cli.main(["classify", log]) == 0
+    assert "  documented: sglang-deepep-missing (" in capsys.readouterr().out
+    assert cli.main(["classify", log, "--json"]) == 0
+    (end,) = json.loads(capsys.readouterr().out)["dead_ends"]
+    assert (end["entry"], "install DeepEP" in end["way_out"]) == ("sglang-deepep-missing", True)
+
+
+def test_dead_ends_on_a_product_are_those_of_its_capability(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["dead-ends", "--engine-version", "0.5.15", "--gpu", "H200"]) == 0
+    assert "compute capability >=12.0" not in capsys.readouterr().out
+    assert cli.main(["dead-ends", "--engine-version", "0.5.15", "--gpu", "RTX PRO 6000"]) == 0
+    assert "compute capability >=12.0" in capsys.readouterr().out
+    for more in ([], ["--since", "0.5.13", "--until", "0.5.14"]):
+        assert cli.main(["dead-ends", "--gpu", "RTX 5090xx", *more]) == 2
+        assert "no GPU 'RTX 5090xx' is known" in capsys.readouterr().err
 
 
 def test_dead_ends_by_version_and_gpu(capsys: pytest.CaptureFixture[str]) -> None:

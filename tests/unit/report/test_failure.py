@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pytest_gpuserve.failures.documented import Documented
 from pytest_gpuserve.record import Failure
 from pytest_gpuserve.report.failure import KEYS, as_dict, as_text
 
@@ -35,7 +36,19 @@ def test_text_without_more_than_a_class() -> None:
 
 def test_nothing_failed() -> None:
     assert as_text(None, "x.log") == "x.log: nothing failed, as far as the log tells\n"
-    assert as_dict(None) == dict.fromkeys(KEYS)
+    assert as_dict(None) == dict.fromkeys(KEYS) | {"dead_ends": []}
+    assert as_text(None, "x.log", recognised=False).startswith("x.log: no engine's log is recognised in this")
+
+
+def test_what_is_documented_of_it_is_named() -> None:
+    end = Documented(entry="a-path", title="A path", engine=">=0.5.9", way_out="leave it out", link=None)
+    bare = Documented(entry="another", title="Another path", engine="", way_out=None, link=None)
+    lines = as_text(OOM, "x.log", [end, bare]).splitlines()
+    assert lines[5:7] == [
+        "  documented: a-path (>=0.5.9): leave it out",
+        "  documented: another: Another path",
+    ]
+    assert [one["entry"] for one in as_dict(OOM, [end, bare])["dead_ends"]] == ["a-path", "another"]
 
 
 def test_keys_for_other_tools() -> None:
