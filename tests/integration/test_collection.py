@@ -55,6 +55,14 @@ def test_one_test_a_config_and_workload(pytester, suites):
     ]
 
 
+def test_a_case_lies_where_its_config_does(pytester, suites):
+    """For warnings, JUnit and `-v`, which would show the test function of this package."""
+    lines = suites().read_text().splitlines()
+    items, _ = pytester.inline_genitems("suites")
+    places = {item.name: item.location[:2] for item in items}
+    assert places["test_serving[tuned-decode]"] == ("suites/small.yaml", lines.index("  - id: tuned"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "count"),
     [
