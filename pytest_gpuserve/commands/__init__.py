@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+    from pathlib import Path
 
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]
     Handler = Callable[[argparse.Namespace], int]
 
 FORMATS = ("text", "markdown", "json", "csv")
-RUN_HELP = "folder of a run, its name under .gpuserve/runs, `latest`, or a file of records"
+RUN_HELP = "folder of a run, its name under .gpuserve/runs, `latest` (the last that has records), or a file of records"
 
 
 def command(commands: Subcommands, name: str, handler: Handler, text: str) -> argparse.ArgumentParser:
@@ -33,3 +34,17 @@ def width() -> int:
     from ..report.table import DEFAULT_WIDTH
 
     return max(os.get_terminal_size().columns, 80) if sys.stdout.isatty() else DEFAULT_WIDTH
+
+
+def find_run(name: str | None) -> Path:
+    """What a user calls a run. Says on stderr when the latest is not the newest, which has no records yet.
+
+    Raises InputError when there is no such thing.
+    """
+    from ..report.store import find, newest
+
+    found = find(name)
+    begun = newest() if name in {None, "latest"} else None
+    if begun is not None and begun != found:
+        print(f"{begun.name} has no records yet: taking {found.name}", file=sys.stderr)
+    return found

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from . import RUN_HELP, add_format, command, measuring, width
+from . import RUN_HELP, add_format, command, find_run, measuring, width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from . import Subcommands
 
 CASES_HELP = "cases, as suite::case, case or suite, with shell patterns"
-NOTHING_TO_ACCEPT = (
-    "nothing to accept: no case of this run lacks a baseline, improved, or was run to be recorded; "
-    "name the cases to accept them all the same"
+NONE_ASKED = "no case of this run lacks a baseline, improved, or was run to be recorded"
+NOTHING_TO_ACCEPT = f"nothing to accept: {NONE_ASKED}; name the cases to accept them all the same"
+NOTHING_CHANGES = (
+    f"`accept` would change nothing: {NONE_ASKED}; name cases to see what it would change of them"
 )
 
 
@@ -125,9 +126,7 @@ def diff(options: argparse.Namespace) -> int:
     from ..gate import accept as gate
 
     changes = gate.diff(_folder(options), _records(options), options.names)
-    if not changes:
-        raise InputError(NOTHING_TO_ACCEPT)
-    _print(line for change in changes for line in change.lines)
+    _print([line for change in changes for line in change.lines] or [NOTHING_CHANGES])
     return 0
 
 
@@ -173,9 +172,9 @@ def _measured(options: argparse.Namespace) -> str | None:
 
 
 def _records(options: argparse.Namespace) -> list[Record]:
-    from ..report.store import find, read
+    from ..report.store import read
 
-    return [record for name in (options.run, *options.more) for record in read(find(name))]
+    return [record for name in (options.run, *options.more) for record in read(find_run(name))]
 
 
 def _folder(options: argparse.Namespace) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import RUN_HELP, add_format, command, width
+from . import RUN_HELP, add_format, command, find_run, width
 
 if TYPE_CHECKING:
     import argparse
@@ -25,15 +25,13 @@ def add(commands: Subcommands) -> None:
 
 def report(options: argparse.Namespace) -> int:
     from ..report import draw
-    from ..report.store import find
 
-    print(draw.report(find(options.run), options.format, width=width()), end="")
+    print(draw.report(find_run(options.run), options.format, width=width()), end="")
     return 0
 
 
 def compare(options: argparse.Namespace) -> int:
     from ..report import draw
-    from ..report.store import find
 
-    print(draw.comparison(find(options.a), find(options.b), options.format, width=width()), end="")
+    print(draw.comparison(find_run(options.a), find_run(options.b), options.format, width=width()), end="")
     return 0

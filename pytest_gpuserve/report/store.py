@@ -84,7 +84,7 @@ class RunFolder:
         """Whether the folder holds records, of this run or of an earlier one."""
         if self._path is None:
             return False
-        return (self._path / LINES).exists() or any((self._path / RECORDS).glob("*.json"))
+        return has_records(self._path)
 
     def write(self, record: Record) -> Path:
         """Store a case's record, whole or not at all. A later one of the same case replaces it."""
@@ -141,16 +141,38 @@ def info_of(path: Path) -> RunInfo:
 
 
 def latest(parent: Path | None = None) -> Path:
-    """The newest run. Without `parent` the nearest `.gpuserve/runs` at or above the working directory.
+    """The newest run that has records. Without `parent` the nearest `.gpuserve/runs` at or above the working
+    directory.
 
-    It is the newest even when it holds no record: acting on an older one would pass its figures off as the
-    last run's. Raises InputError when there is none.
+    A run that has just begun, or was killed before its first case ended, has none yet: `newest` names it. Raises
+    InputError when no run has any.
     """
     parent = parent or runs_folder()
-    named = [(match, path) for path in _folders(parent) if (match := _NAME.fullmatch(path.name))]
-    if not named:
+    runs = _by_age(parent)
+    if not runs:
         raise InputError(f"no run in {parent}: run pytest first, or name the folder of a run")
-    return max(named, key=lambda item: (item[1].name[:20], int(item[0][1] or 1)))[1]
+    found = next((path for path in reversed(runs) if has_records(path)), None)
+    if found is None:
+        raise InputError(
+            f"no run in {parent} has records: {runs[-1].name} goes on, or ended before its first case did"
+        )
+    return found
+
+
+def newest(parent: Path | None = None) -> Path | None:
+    """The run that began last, with or without records; None when there is none."""
+    return next(reversed(_by_age(parent or runs_folder())), None)
+
+
+def has_records(path: Path) -> bool:
+    """Whether a run's folder holds records, of one case at least."""
+    return (path / LINES).exists() or any((path / RECORDS).glob("*.json"))
+
+
+def _by_age(parent: Path) -> list[Path]:
+    named = [(match, path) for path in _folders(parent) if (match := _NAME.fullmatch(path.name))]
+    named.sort(key=lambda item: (item[1].name[:20], int(item[0][1] or 1)))
+    return [path for _, path in named]
 
 
 def find(name: str | None) -> Path:
@@ -185,7 +207,7 @@ def read(path: Path) -> list[Record]:
             found = [_decode(_bytes(file), Record, str(file)) for file in files]
         elif (path / LINES).is_file():
             found = _lines(path / LINES)
-        elif (path / RECORDS).is_dir() or (path / INFO).is_file():
+        elif (path / RECORDS).is_dir() or (path / INFO).is_file() or _NAME.fullmatch(path.name):
             found = []
         else:
             raise InputError(f"{path}: not a run: it has neither {RECORDS}/ nor {LINES}")

@@ -237,6 +237,28 @@ def test_classify(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["class"] is None
 
 
+def test_a_run_that_goes_on_is_not_the_latest_before_it_has_records(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    done = make_run(Verdict.OK, 100.0, 101.0)
+    going_on = store.RunFolder(store.new_folder())
+    assert going_on.logs.exists()
+    said = f"{going_on.path.name} has no records yet: taking {done.name}\n"
+    for argv in (["report"], ["compare", "latest", done.name], ["baselines", "diff", "latest"]):
+        assert cli.main(argv) == 0
+        assert capsys.readouterr().err == said
+    assert cli.main(["report", going_on.path.name]) == 0
+    assert capsys.readouterr().out.startswith(f"{going_on.path.name}: no cases")
+
+
+def test_a_diff_without_a_change_is_told_and_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(Verdict.OK, 100.0, 101.0)
+    assert cli.main(["baselines", "diff", "latest"]) == 0
+    assert capsys.readouterr().out.startswith("`accept` would change nothing: no case of this run lacks a ")
+    assert cli.main(["baselines", "diff", "latest", "no-spec-decode"]) == 0
+    assert capsys.readouterr().out.startswith("h200_smoke::no-spec-decode: 2 launches")
+
+
 class ThirdParty(OpenAI):
     """An engine of somebody else, with a log of its own."""
 

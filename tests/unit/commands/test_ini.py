@@ -13,6 +13,7 @@ from pytest_gpuserve import cli
 from pytest_gpuserve.commands.ini import known_folders
 from pytest_gpuserve.errors import InputError
 
+
 @pytest.mark.parametrize(
     ("file", "text"),
     [

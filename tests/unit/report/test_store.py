@@ -85,13 +85,27 @@ def test_folders_are_named_by_utc_and_never_shared(tmp_path: Path) -> None:
     assert names == ["2026-11-29T12-00-00Z", "2026-11-29T12-00-00Z-2", "2026-11-29T12-00-00Z-3"]
 
 
-def test_the_latest_run_is_the_newest_even_when_it_is_empty(tmp_path: Path, story: list[Record]) -> None:
-    for _ in range(11):
-        newest = store.new_folder(tmp_path, NOON)
+def test_the_latest_run_is_the_newest_that_has_records(tmp_path: Path, story: list[Record]) -> None:
+    """One that goes on has none before its first case has ended."""
     RunFolder(store.new_folder(tmp_path, NOON - timedelta(days=1))).write(story[0])
+    for _ in range(10):
+        RunFolder(store.new_folder(tmp_path, NOON)).write(story[0])
+    going_on = RunFolder(store.new_folder(tmp_path, NOON))
+    assert going_on.logs.exists()
     (tmp_path / "not-a-run").mkdir()
-    assert newest.name.endswith("-11")
-    assert store.latest(tmp_path) == newest
+    assert store.latest(tmp_path).name.endswith("-10")
+    assert store.newest(tmp_path) == going_on.path
+    going_on.write(story[0])
+    assert store.latest(tmp_path) == going_on.path
+
+
+def test_no_run_has_records_yet(tmp_path: Path) -> None:
+    folder = store.new_folder(tmp_path, NOON)
+    with pytest.raises(
+        InputError, match=rf"has records: {folder.name} goes on, or ended before its first case"
+    ):
+        store.latest(tmp_path)
+    assert store.newest(tmp_path / "nowhere") is None
 
 
 def test_no_run_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
