@@ -46,8 +46,8 @@ class Dialect(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_
     """It takes `ignore_eos`; the service of OpenAI itself refuses it."""
     done: bool = True
     """Its streams end with [DONE] (those of `transformers serve` do not)."""
-    keep_alive: bool = True
-    """It keeps a connection after a stream (llama.cpp does not)."""
+    keep_alive: bool | None = None
+    """It keeps a connection after a stream (llama.cpp does not); None: the client finds out."""
 
 
 class OpenAI:

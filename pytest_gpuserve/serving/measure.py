@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from ..errors import CaseError, Crashed
+from ..errors import CaseError, Crashed, Invalid
 from ..load import client, metrics, traffic
 from ..load.validity import SATURATED
 from .gpu_watch import GpuWatch
@@ -26,6 +26,13 @@ T = TypeVar("T")
 
 DEATH_NOTICE_S = 3.0
 """SGLang's own watchdog looks at its children every second before it ends."""
+
+WAYS_OUT = {
+    "no_done": "if it never sends one, say `args: {done: false}` in the config",
+    "closed_early": "if it does so after each stream, say `args: {keep-alive: false}` in the config",
+}
+"""For engine openai, which supposes how a server speaks: reason of a request's failure -> what to write."""
+BUSY = "where the machine has other work, `busy_machine: true` in the workload makes it a warning"
 
 WARMUP_ROUND = -1
 """Its prompts are drawn for a round that is never measured, so no round finds them cached."""
@@ -84,7 +91,9 @@ class Measurement:
         self._say = say
 
     def rounds(self) -> list[Round]:
-        """Warm up, then measure every round. Raises Crashed or Stalled; failed requests make a round invalid."""
+        """Warm up, then measure every round. Raises Crashed or Stalled, and Invalid for a server that speaks otherwise
+        than its engine says; failed requests make a round invalid.
+        """
         workload = self._workload
         api = self._engine.api(self._config, workload, self._site)
         self._warm_up(api)
@@ -105,7 +114,10 @@ class Measurement:
             return
         samples = self._run(api, workload, WARMUP_ROUND)
         if samples.all_failed:
-            raise Crashed(f"every warm-up request failed: {samples.first_failure}")
+            told = f"every warm-up request failed: {samples.first_failure}"
+            if samples.first_failure.startswith("no_done"):  # it has answered, to the end
+                raise Invalid(with_way_out(told, self._engine.name))
+            raise Crashed(told)
 
     def _round(self, api: Api, index: int) -> Round:
         workload, engine, target = self._workload, self._engine, self._server.target
@@ -128,6 +140,9 @@ class Measurement:
         )
         if self._site.time_scale != 1:
             result = excused(result)
+        result = msgspec.structs.replace(
+            result, invalid=[with_way_out(reason, engine.name) for reason in result.invalid]
+        )
         for invalid, warnings in against:
             result = msgspec.structs.replace(
                 result, invalid=[*result.invalid, *invalid], warnings=[*result.warnings, *warnings]
@@ -181,6 +196,16 @@ def excused(result: Round) -> Round:
         invalid=[reason for reason in result.invalid if reason not in blamed],
         warnings=[*result.warnings, *blamed],
     )
+
+
+def with_way_out(reason: str, engine: str) -> str:
+    """A reason against a round or a warm-up, with the setting of the suite that is there for it."""
+    if reason.startswith(SATURATED):
+        return f"{reason}; {BUSY}"
+    for failure, way in WAYS_OUT.items() if engine == "openai" else ():
+        if f"failed: {failure}" in reason:
+            return f"{reason}; {way}"
+    return reason
 
 
 def log_size(log: Path) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ..errors import CaseError, GpuserveError, Inert, InputError, StartFailed, StopFailed
+from ..errors import CaseError, GpuserveError, Inert, InputError, Invalid, StartFailed, StopFailed
 from . import log_file, probe
 from .measure import Measurement, Running
 
@@ -51,8 +51,18 @@ class ConfigRun:
     stopped_because: str = ""
 
     def open(self, workloads: Sequence[Workload]) -> list[Workload]:
-        """The workloads that have not ended badly."""
-        return [w for w in workloads if w.name not in self.errors]
+        """The workloads that have not ended badly.
+
+        One with a launch of which no round may be used is over as well: it is invalid whatever else is measured, and
+        what spoils every round of one launch will most likely spoil those of the next.
+        """
+        return [w for w in workloads if w.name not in self.errors and not self._spoilt(w.name)]
+
+    def _spoilt(self, name: str) -> bool:
+        return any(
+            launch.rounds and all(round_.invalid for round_ in launch.rounds)
+            for launch in self.launches.get(name, ())
+        )
 
 
 @dataclass(frozen=True)
@@ -174,6 +184,8 @@ class Pool:
                     rounds = measurement.rounds()
                 except CaseError as error:
                     run.errors[workload.name] = error
+                    if isinstance(error, Invalid):
+                        continue  # the server lives
                     break  # this server is not to be trusted any more
                 facts = msgspec.structs.replace(
                     server.launch_facts(), rounds=rounds, server_info=info, probe=run.probe

@@ -61,6 +61,9 @@ def test_the_key_comes_from_the_environment_where_the_suite_passes_it_on(
 def test_how_the_server_speaks_is_written_under_args(config: Make, workload: Make) -> None:
     plain = OpenAI().api(config("openai"), workload())
     assert (plain.path, plain.token_ids, plain.promises_done) == ("/v1/completions", False, True)
+    assert plain.keep_alive is None, "nobody has said whether it keeps a connection"
+    said = OpenAI().api(config("openai", args={"keep-alive": True}), workload())
+    assert said.keep_alive is True
     args = {"token-ids": True, "vocabulary": 5000, "done": False, "keep-alive": False, "ignore-eos": False}
     spoken = OpenAI().api(config("openai", args=args), workload(api="chat"))
     assert (spoken.path, spoken.vocabulary, spoken.promises_done) == ("/v1/chat/completions", 5000, False)

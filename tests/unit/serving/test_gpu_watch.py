@@ -230,6 +230,7 @@ def test_a_round_carries_what_was_found(tmp_path: Path, monkeypatch: pytest.Monk
     log = tmp_path / "log"
     server: Any = SimpleNamespace(target=Target(host="", port=1), log=log, gpus=(1,), owns=owns)
     engine: Any = SimpleNamespace(
+        name="sglang",
         api=lambda *_: None,
         counters=lambda *_: None,
         speculative=lambda *_: False,

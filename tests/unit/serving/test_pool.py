@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuserve.errors import Crashed, Inert, InputError, StartFailed, StopFailed
+from pytest_gpuserve.errors import Crashed, Inert, InputError, Invalid, StartFailed, StopFailed
 from pytest_gpuserve.load.api import Target
 from pytest_gpuserve.model import ActiveIf, Config, DeadEnd, Lengths, ModelRef, Place, Workload
 from pytest_gpuserve.record import Launch, Round
@@ -111,6 +111,32 @@ def test_one_launch_serves_every_workload_and_is_stopped(tmp_path, monkeypatch):
     assert {name: len(launches) for name, launches in run.launches.items()} == {"a": 1, "b": 1}
     assert run.stopped_because == "decided"
     assert run.launches["a"][0].server_info == {"version": "1"}
+
+
+def test_a_launch_without_a_usable_round_is_the_last_of_its_workload(tmp_path, monkeypatch):
+    """Its case is invalid whatever further launches say."""
+    bad = Round(duration_s=1.0, invalid=["client saturated: ..."])
+
+    def rounds(launch, name):
+        return {"all": [bad, bad], "one": [bad, *fine(launch, name)]}.get(name, fine(launch, name))
+
+    bench = Bench(tmp_path, monkeypatch, rounds)
+    run = bench.measure([workload("all"), workload("one"), workload("none")], least=3)
+    assert {name: len(found) for name, found in run.launches.items()} == {"all": 1, "one": 3, "none": 3}
+    alone = Bench(tmp_path, monkeypatch, rounds)
+    assert len(alone.measure([workload("all")], least=3).launches["all"]) == 1 and len(alone.servers) == 1
+
+
+def test_an_invalid_workload_leaves_the_server_to_the_others(tmp_path, monkeypatch):
+    def rounds(launch, name):
+        if name == "a":
+            raise Invalid("every warm-up request failed: no_done")
+        return fine(launch, name)
+
+    bench = Bench(tmp_path, monkeypatch, rounds)
+    run = bench.measure([workload("a"), workload("b")])
+    assert len(bench.servers) == 1 and len(run.launches["b"]) == 1
+    assert isinstance(run.errors["a"], Invalid) and "b" not in run.errors
 
 
 def test_a_config_is_measured_once(tmp_path, monkeypatch):
