@@ -20,6 +20,7 @@ from ..errors import BaselineError
 from ..model import Place
 from .baseline import Baseline, HostIdentity, Measured, Reported
 from .quantity import QUANTITIES
+from .stored_workload import stored_workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +104,7 @@ def _baseline(source: Source, host: HostIdentity, name: str, entry: Entry) -> Ba
         place=source.place(*at),
         host=host,
         model=entry.model,
-        workload=entry.workload,
+        workload=None if entry.workload is None else stored_workload(source, (*at, "workload")),
         tolerance=_tolerance(source, (*at, "tolerance"), entry.tolerance),
         measured=entry.measured,
         reported=entry.reported,

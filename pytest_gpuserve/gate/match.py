@@ -36,7 +36,11 @@ def lasting(env: Mapping[str, str]) -> dict[str, str]:
 
 def workload_identity(workload: Workload) -> dict[str, Any]:
     """The fields of a workload that decide what is measured, without those that stand at their default."""
-    plain: dict[str, Any] = msgspec.to_builtins(workload)
+    return identity(msgspec.to_builtins(workload))
+
+
+def identity(plain: dict[str, Any]) -> dict[str, Any]:
+    """The same for a workload's fields as plain data, of which some may be missing."""
     default: dict[str, Any] = msgspec.to_builtins(_BARE)
     return {key: _trim(value) for key, value in plain.items() if _matters(key, value, default)}
 
@@ -91,7 +95,7 @@ def changes(
         return []
     env = lasting(next((launch.env for launch in launches), {}))
     pairs: list[tuple[str, Any, Any]] = [
-        ("driver", host.driver, measured.driver),
+        ("driver", host.driver or None, measured.driver or None),  # a host without GPUs has none
         ("power limit (W)", host.power_limit_w, measured.power_limit_w),
         *((f"--{name}", a, b) for name, a, b in _both(case.config.args, measured.args)),
         *_both(env, measured.env),

@@ -106,6 +106,23 @@ def test_what_a_file_says(path: Path) -> None:
         ("tolerance: 4%", "tolerances: 4%", 14, "unknown key; did you mean 'tolerance'?"),
         ("tolerance: 4%", "tolerance: 400%", 14, "cases.no-spec-decode.tolerance"),
         ("tolerance: 4%", "tolerance: 0", 14, "gates nothing"),
+        (
+            "concurrency: 1",
+            "concurency: 1",
+            15,
+            "workload.concurency: unknown key; did you mean 'concurrency'?",
+        ),
+        ("concurrency: 1", "concurrency: one", 15, "workload.concurrency: expected a whole number"),
+        ("concurrency: 1", "concurrency: null", 15, "workload.concurrency: expected a whole number"),
+        ("concurrency: 1", "rounds: 3", 15, "workload.rounds: unknown key"),
+        ("input_tokens: 128", "input_tokens: {maen: 128}", 15, "input_tokens.maen: unknown key; did you"),
+        ("concurrency: 1", "cache: hot", 15, "workload.cache: 'hot'"),
+        (
+            "concurrency: 1",
+            "slo: {tftt_ms: 1}",
+            15,
+            "workload.slo.tftt_ms: unknown key; did you mean 'ttft_ms'?",
+        ),
         ("host: {product", "hots: {product", 4, "unknown key; did you mean 'host'?"),
         ("product: NVIDIA H200, ", "", 4, "host: the key 'product' is missing"),
         ("count: 1", "count: one", 4, "host.count: expected a whole number"),
@@ -196,6 +213,22 @@ def test_cases_and_metrics_are_sorted_so_that_a_diff_shows_what_moved(path: Path
     text = render(file)
     assert text.index("ngram-decode") < text.index("no-spec-decode")
     assert "        - [695.1, 696.0, 694.2]\n" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("concurrency: 1,", "warmup: 1, seed: 0, concurrency: 1,"),
+        ("input_tokens: 128", "input_tokens: {mean: 128}"),
+        ("input_tokens: 128", "input_tokens: 128.0"),
+    ],
+)
+def test_a_workload_is_the_same_however_it_is_written(path: Path, old: str, new: str) -> None:
+    path.write_text(GOOD)
+    plain = read(path).cases["no-spec-decode"].workload
+    assert plain == {"concurrency": 1, "requests": 4, "input_tokens": 128, "output_tokens": 512}
+    path.write_text(GOOD.replace(old, new, 1))
+    assert read(path).cases["no-spec-decode"].workload == plain
 
 
 def test_a_file_without_a_comment_gets_one(path: Path) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pytest_gpuserve.gate.baseline_file import BaselineFile, read, write
-from pytest_gpuserve.gate.match import NOT_MEASURED, differences, lasting, workload_identity
+from pytest_gpuserve.gate.match import NOT_MEASURED, changes, differences, lasting, workload_identity
 from pytest_gpuserve.model import Gate, Lengths, Slo, Workload
 
 if TYPE_CHECKING:
@@ -116,3 +116,16 @@ def test_variables_that_say_where_a_run_found_things_are_left_out() -> None:
         "SGLANG_SPEC": "1",
     }
     assert lasting(env) == {"NCCL_ALGO": "Ring", "SGLANG_SPEC": "1"}
+
+
+def test_a_host_without_a_driver_is_as_it_was(
+    host: Host, make_case: Callable[..., Case], make_baseline: Callable[..., Baseline]
+) -> None:
+    """A host without GPUs names no driver (an empty text), and a file has no key for what is empty."""
+    stored = make_baseline()
+    assert stored.measured is not None
+    bare = msgspec.structs.replace(stored, measured=msgspec.structs.replace(stored.measured, driver=None))
+    without = msgspec.structs.replace(host, driver="")
+    assert changes(make_case(), without, None, [], bare) == []
+    assert changes(make_case(), host, None, [], bare) == ["driver: 580.95.05, the baseline's unset"]
+    assert changes(make_case(), without, None, [], stored) == ["driver: unset, the baseline's 580.95.05"]
