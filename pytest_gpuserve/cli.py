@@ -25,7 +25,7 @@ BAD_INPUT = 2
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command: 0 when it did what was asked, 2 for bad input (one line on stderr), 130 after Ctrl-C."""
-    options = _parser().parse_args(argv)
+    options = _parser().parse_args(explain.as_words(sys.argv[1:] if argv is None else argv))
     handler: Handler = options.handler
     try:
         status = handler(options)

@@ -48,3 +48,21 @@ def find_run(name: str | None) -> Path:
     if begun is not None and begun != found:
         print(f"{begun.name} has no records yet: taking {found.name}", file=sys.stderr)
     return found
+
+
+def engine_python(text: str) -> tuple[str, str]:
+    """`[ENGINE=]PYTHON`: whose interpreter, SGLang's without a name, and which. A path may hold an equals sign.
+
+    Raises InputError for an engine that is not registered, and where no interpreter is named.
+    """
+    from ..engines.registry import names
+    from ..errors import InputError
+
+    name, equals, python = text.partition("=")
+    if not equals or "/" in name:
+        name, python = "sglang", text
+    if name not in names():
+        raise InputError(f"--engine-python {text!r}: no engine {name!r}; there are: {', '.join(names())}")
+    if not python:
+        raise InputError(f"--engine-python {text!r}: names no interpreter")
+    return name, python

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from . import command
+from . import command, engine_python
 
 if TYPE_CHECKING:
     import argparse
@@ -185,10 +185,7 @@ def _here(options: argparse.Namespace, simulation: Simulation | None) -> Here:
     from ..session.here import Here
     from .ini import known_folders
 
-    pythons: dict[str, str] = {}
-    for given in options.engine_python:
-        name, equals, python = given.partition("=")
-        pythons[name if equals else "sglang"] = python if equals else given
+    pythons = dict(engine_python(given) for given in options.engine_python)
     root = options.rootdir.resolve()
     return Here(
         Options(

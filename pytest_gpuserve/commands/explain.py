@@ -8,13 +8,40 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import command
+from ..errors import InputError
+from . import command, engine_python
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator, Sequence
 
     from ..check.package import Package
     from . import Subcommands
+
+
+OWN = ("--engine-python", "--engine-path", "--given", "--against", "--all", "--json", "--help")
+"""Flags of this command; every other one is the engine's, of which it is asked."""
+
+
+def as_words(argv: Sequence[str]) -> list[str]:
+    """A command line in which the engine's flags have lost their dashes, so that argparse takes them for words.
+
+    `explain --moe-a2a-backend flashinfer` asks the same as `explain moe-a2a-backend=flashinfer`.
+    """
+    return [*argv[:1], *_words(argv[1:])] if argv[:1] == ["explain"] else list(argv)
+
+
+def _words(argv: Sequence[str]) -> Iterator[str]:
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        name, equals, _ = word.partition("=")
+        if len(name) < 3 or not name.startswith("--") or any(own.startswith(name) for own in OWN):
+            yield word
+        elif equals or not rest or rest[0].startswith("-"):
+            yield word.lstrip("-")
+        else:
+            yield f"{word.lstrip('-')}={rest.pop(0)}"
 
 
 def add(commands: Subcommands) -> None:
@@ -27,13 +54,16 @@ def add(commands: Subcommands) -> None:
     parser.add_argument(
         "question",
         metavar="OPTION[=VALUE]",
-        help="such as moe-a2a-backend=flashinfer, enable-torch-symm-mem or NCCL_ALGO=Tree; "
-        "without a value all branches are shown",
+        help="such as moe-a2a-backend=flashinfer, enable-torch-symm-mem or NCCL_ALGO=Tree, with or without the "
+        "dashes of a flag; without a value all branches are shown",
+    )
+    parser.add_argument(
+        "value", nargs="?", metavar="VALUE", help="the value, where no = joins it to the option"
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--engine-python",
-        metavar="PY",
+        metavar="[sglang=]PYTHON",
         help="interpreter that has SGLang (default: as in gpuserve.local.yaml, else this one)",
     )
     where.add_argument("--engine-path", metavar="DIR", type=Path, help="folder of the unpacked package")
@@ -59,9 +89,10 @@ def explain(options: argparse.Namespace) -> int:
     from ..check.explain import explain as ask
     from ..check.options import SGLANG
 
+    question = _question(options)
     package = _package(options)
     if options.against is None:
-        found = ask(package, SGLANG, options.question, options.given)
+        found = ask(package, SGLANG, question, options.given)
         # Syntax trees of hundreds of files: the collector would walk them once more when Python ends.
         gc.freeze()
         told = explain_text.as_dict(found) if options.json else None
@@ -70,9 +101,29 @@ def explain(options: argparse.Namespace) -> int:
     from ..check.package import at_path
 
     other = at_path(options.against, SGLANG.package, without=SGLANG.without)
-    change = against.compare(package, other, SGLANG, options.question, options.given)
+    change = against.compare(package, other, SGLANG, question, options.given)
     print(json.dumps(against.as_dict(change), indent=2) if options.json else against.as_text(change), end="")
     return 0
+
+
+def _question(options: argparse.Namespace) -> str:
+    question: str = options.question
+    if options.value is None:
+        return question
+    if "=" in question:
+        raise InputError(f"asks of one option, and {question!r} has its value: give others by --given")
+    return f"{question}={options.value}"
+
+
+def _python(given: str | None) -> str | None:
+    if given is None:
+        return None
+    engine, python = engine_python(given)
+    if engine != "sglang":
+        raise InputError(
+            f"--engine-python {given!r}: only SGLang's source is read, and this is another engine's"
+        )
+    return python
 
 
 def _package(options: argparse.Namespace) -> Package:
@@ -84,5 +135,5 @@ def _package(options: argparse.Namespace) -> Package:
     from ..host.site import load_site
 
     local = load_site(Path()).engine(SGLANG.package)
-    python = options.engine_python or local.python or sys.executable
+    python = _python(options.engine_python) or local.python or sys.executable
     return of_interpreter(python, SGLANG.package, without=SGLANG.without, env=local.env)

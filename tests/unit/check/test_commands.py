@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuserve import cli
+from pytest_gpuserve.commands import explain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +20,67 @@ def test_explain(old_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = cli.main(["explain", "moe-a2a-backend=flashinfer", "--engine-path", str(old_folder)])
     assert status == 0
     assert "A2A is only supported with flashinfer_cutlass" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ["--moe-a2a-backend=flashinfer"],
+        ["--moe-a2a-backend", "flashinfer"],
+        ["moe-a2a-backend", "flashinfer"],
+        ["--moe_a2a_backend=flashinfer"],
+    ],
+)
+def test_an_option_is_asked_of_as_it_is_written(
+    old_folder: Path, capsys: pytest.CaptureFixture[str], question: list[str]
+) -> None:
+    where = ["--engine-path", str(old_folder), "--json"]
+    assert cli.main(["explain", "moe-a2a-backend=flashinfer", *where]) == 0
+    told = capsys.readouterr().out
+    assert cli.main(["explain", *question, *where]) == 0
+    assert capsys.readouterr().out == told
+    assert cli.main(["explain", *where, *question]) == 0
+    assert capsys.readouterr().out == told
+
+
+def test_flags_that_are_given_besides_may_have_dashes(
+    old_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["explain", "moe-a2a-backend=flashinfer", "--engine-path", str(old_folder), "--json", "--given"]
+    assert cli.main([*argv, "tp-size=8"]) == 0
+    told = capsys.readouterr().out
+    assert cli.main([*argv, "--tp-size=8"]) == 0
+    assert capsys.readouterr().out == told
+
+
+def test_explain_asks_of_one_option(old_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", "tp-size=8", "--dp-size=8", "--engine-path", str(old_folder)]) == 2
+    assert "give others by --given" in capsys.readouterr().err
+
+
+def test_every_flag_of_explain_is_its_own() -> None:
+    parser = argparse.ArgumentParser()
+    explain.add(parser.add_subparsers())
+    words = [f"{own}=x" for own in explain.OWN] + list(explain.OWN)
+    assert explain.as_words(["explain", *words]) == ["explain", *words]
+    (asked,) = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    flags = {flag for one in asked.choices["explain"]._actions for flag in one.option_strings}
+    assert flags - {"-h"} == set(explain.OWN)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("vllm=python", "only SGLang's source is read"),
+        ("vlm=python", "no engine 'vlm'; there are: llamacpp, "),
+        ("sglang=", "names no interpreter"),
+    ],
+)
+def test_an_interpreter_of_another_engine_is_refused(
+    capsys: pytest.CaptureFixture[str], given: str, told: str
+) -> None:
+    assert cli.main(["explain", "tp-size", "--engine-python", given]) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_explain_in_json_given_and_all(old_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +106,8 @@ def test_explain_of_an_interpreter(
     old_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(old_folder))
-    assert cli.main(["explain", "tp-size", "--engine-python", sys.executable]) == 0
+    for python in (sys.executable, f"sglang={sys.executable}"):
+        assert cli.main(["explain", "tp-size", "--engine-python", python]) == 0
     assert capsys.readouterr().out.startswith("sglang 0.5.9: --tp-size\n")
 
 
