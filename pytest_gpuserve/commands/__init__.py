@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
-    from pathlib import Path
 
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]
     Handler = Callable[[argparse.Namespace], int]
@@ -65,4 +65,4 @@ def engine_python(text: str) -> tuple[str, str]:
         raise InputError(f"--engine-python {text!r}: no engine {name!r}; there are: {', '.join(names())}")
     if not python:
         raise InputError(f"--engine-python {text!r}: names no interpreter")
-    return name, python
+    return name, str(Path(python).expanduser())  # behind `sglang=` not every shell expands `~`

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuserve import cli
-from pytest_gpuserve.commands import explain
+from pytest_gpuserve.commands import engine_python, explain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,6 +81,12 @@ def test_an_interpreter_of_another_engine_is_refused(
 ) -> None:
     assert cli.main(["explain", "tp-size", "--engine-python", given]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_the_home_folder_is_known_behind_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert engine_python("sglang=~/venv/bin/python") == ("sglang", "/home/me/venv/bin/python")
+    assert engine_python("/opt/a=b/bin/python") == ("sglang", "/opt/a=b/bin/python")
 
 
 def test_explain_in_json_given_and_all(old_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

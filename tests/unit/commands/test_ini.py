@@ -13,6 +13,20 @@ from pytest_gpuserve import cli
 from pytest_gpuserve.commands.ini import known_folders
 from pytest_gpuserve.errors import InputError
 
+ENTRY = """\
+engine: sglang
+entries:
+  our-own-backend:
+    title: A backend of ours
+    selects: {args: {attention-backend: ours}}
+    behaviours:
+      - kind: start
+        reason: it is not built on this host
+        match: {message: 'our backend is not built'}
+        evidence: {kind: observed, source: here}
+        way_out: "--attention-backend triton"
+"""
+
 
 @pytest.mark.parametrize(
     ("file", "text"),
@@ -105,3 +119,17 @@ def test_dead_ends_and_check_read_the_ini(
     for argv in (["dead-ends"], ["check", "."]):
         assert cli.main(argv) == 2
         assert "mine (ini gpuserve_known) does not exist" in capsys.readouterr().err
+
+
+def test_own_entries_are_listed_and_found_for_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\ngpuserve_known = ['mine']\n")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "ours.yaml").write_text(ENTRY)
+    (tmp_path / "server.log").write_text("RuntimeError: our backend is not built\n")
+    assert cli.main(["dead-ends", "--flag", "attention-backend"]) == 0
+    assert "our-own-backend" in capsys.readouterr().out
+    assert cli.main(["classify", "server.log", "--engine", "sglang", "--exit-code", "1"]) == 0
+    assert "documented: our-own-backend: --attention-backend triton" in capsys.readouterr().out
