@@ -66,6 +66,8 @@ def run(options: argparse.Namespace) -> int:
     result = metrics.summarise(samples, load)
     if samples.let_go.exact and (hint := refused_ids(result.failures, api.vocabulary)):
         result.warnings.append(hint)
+    if "no_done" in result.failures:
+        result.warnings.append("--engine transformers is for servers whose streams never end with [DONE]")
     if options.json:
         sys.stdout.write(as_json(options.url, engine, api, load, result))
     else:

@@ -192,6 +192,16 @@ def test_where_token_ids_are_refused_the_way_out_is_named(
     assert said["warnings"] == []
 
 
+def test_where_no_done_comes_the_way_out_is_named(
+    loopback: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = loopback(stream(*GOOD[:-1]))
+    said = as_json(capsys, server, "--requests", "1", status=1)
+    assert said["failures"] == {"no_done": 1} and "--engine transformers" in " ".join(said["warnings"])
+    said = as_json(capsys, server, "--requests", "1", "--engine", "transformers")
+    assert said["failures"] == {} and "--engine" not in " ".join(said["warnings"])
+
+
 def test_where_every_request_failed_only_that_is_told(
     loopback: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
