@@ -119,9 +119,9 @@ class Round(Dispatch):
         self._chunks_before = self._merged_before = self._awake_ticks = 0
         self._run_delay = RunDelay()
         self._blocked = False
-        """The poll found nothing at first."""
-        self._looked = self._returned = 0
-        """When nothing of what is read now had arrived yet, and when the poll ended."""
+        """The poll seems to have found nothing at first: it took long."""
+        self._before = self._entered = self._returned = 0
+        """When the poll before this one ended, and when this one began and ended."""
         self._offset = 0
         """What a kernel stamp has to lose to count from the start."""
 
@@ -194,7 +194,7 @@ class Round(Dispatch):
             ready = poll(wait, len(connections) + 1)
             returned = _now() - start
             blocked = returned - entered > BLOCKED_NS
-            self._blocked, self._looked, self._returned = blocked, entered if blocked else before, returned
+            self._blocked, self._before, self._entered, self._returned = blocked, before, entered, returned
             stamp = 0
             arrived = chunks
             for fd, events in ready:
@@ -284,12 +284,16 @@ class Round(Dispatch):
         """
         health = self.health
         kept = self._run_delay.take_ns()
-        reach = max(0, stamp - (prior if flight.filled else max(prior, self._looked)))
+        # A poll may also have taken long because this thread was interrupted in it: what arrived before it began
+        # was there at first.
+        waited = self._blocked and stamp >= self._entered
+        looked = self._entered if waited else self._before
+        reach = max(0, stamp - (prior if flight.filled else max(prior, looked)))
         health.merged += lost
         health.lost.add(reach, lost)
         if first:
             health.lost_first.add(reach)
-        since = self._returned if self._blocked else self._looked
+        since = self._returned if waited else looked
         if stamp - max(prior, since - kept) > LATE_NS:
             health.late_merged += lost
 

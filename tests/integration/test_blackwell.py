@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_the_whole_suite_tells_the_story(project):
     assert all(record["simulated"] and record["host"]["simulated"] for record in found.values())
     text = result.stdout.str()
     assert "simulated" in text
-    assert "54." in text
+    assert re.search(r"\b5[0-5]\.\d\b", text)  # eagle3, as reported, timed on this machine
     cases = ElementTree.parse(project.path / "x.xml").getroot().iter("testcase")
     skipped = {
         case.get("name"): case.find("skipped").get("type")
