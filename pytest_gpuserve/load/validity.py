@@ -18,6 +18,8 @@ TOGETHER_SHARE = 0.01
 
 SATURATED = "client saturated: "
 """How the reason begins that blames the client and not the server."""
+TOGETHER = "all chunks of a stream landed together"
+"""How the reason begins that makes TPOT meaningless."""
 
 
 class Judged(Struct):
@@ -81,10 +83,7 @@ def _prompts(totals: Totals, judged: Judged) -> None:
 def _together(totals: Totals, judged: Judged) -> None:
     if not totals.together:
         return
-    text = (
-        f"all chunks of a stream landed together in {totals.together} of {totals.streams} requests: "
-        "TPOT refused"
-    )
+    text = f"{TOGETHER} in {totals.together} of {totals.streams} requests: TPOT refused"
     if totals.together > TOGETHER_SHARE * totals.streams and not totals.workload.busy_machine:
         judged.invalid.append(text)
     else:

@@ -9,7 +9,7 @@ import msgspec
 
 from ..errors import CaseError, Crashed, Invalid
 from ..load import client, metrics, traffic
-from ..load.validity import SATURATED
+from ..load.validity import SATURATED, TOGETHER
 from .gpu_watch import GpuWatch
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def excused(result: Round) -> Round:
 
 def with_way_out(reason: str, engine: str) -> str:
     """A reason against a round or a warm-up, with the setting of the suite that is there for it."""
-    if reason.startswith(SATURATED):
+    if reason.startswith((SATURATED, TOGETHER)):
         return f"{reason}; {BUSY}"
     for failure, way in WAYS_OUT.items() if engine == "openai" else ():
         if f"failed: {failure}" in reason:

@@ -10,7 +10,7 @@ import pytest
 from pytest_gpuserve.engines.base import Site
 from pytest_gpuserve.engines.openai import OpenAI
 from pytest_gpuserve.errors import Crashed, Invalid
-from pytest_gpuserve.load.validity import SATURATED
+from pytest_gpuserve.load.validity import SATURATED, TOGETHER
 from pytest_gpuserve.model import Config, Lengths, ModelRef, Place, Workload
 from pytest_gpuserve.serving import measure
 from pytest_gpuserve.serving.measure import Measurement, with_way_out
@@ -102,5 +102,6 @@ def test_where_a_setting_says_otherwise_the_way_out_is_named() -> None:
 
 
 def test_a_machine_with_other_work_is_told_of_its_setting() -> None:
-    said = with_way_out(f"{SATURATED}34% of the stamps lost", "sglang")
-    assert said.startswith(f"{SATURATED}34% of the stamps lost; ") and "`busy_machine: true`" in said
+    for reason in (f"{SATURATED}34% of the stamps lost", f"{TOGETHER} in 2 of 4 requests: TPOT refused"):
+        said = with_way_out(reason, "sglang")
+        assert said.startswith(f"{reason}; ") and "`busy_machine: true`" in said
