@@ -74,6 +74,8 @@ def _checked(source: Source, text: str, file: str, stem: str) -> BaselineFile:
             f"does not end with a line `{END}`: the file was cut off", Place(file, max(1, len(lines)))
         )
     content = source.convert((), Content)
+    for keys in (("host",), *(("cases", name) for name in content.cases)):
+        _refuse_null(source, keys, source.get(*keys))
     if content.suite != stem:
         raise source.error(("suite",), f"{content.suite!r} does not belong in {stem}.yaml")
     cases = {name: _baseline(source, content.host, name, entry) for name, entry in content.cases.items()}
@@ -110,6 +112,15 @@ def _baseline(source: Source, host: HostIdentity, name: str, entry: Entry) -> Ba
         reported=entry.reported,
         rounds=entry.rounds,
     )
+
+
+def _refuse_null(source: Source, keys: tuple[str, ...], written: dict[str, Any]) -> None:
+    """A key without a value says nothing; whoever wrote it meant something."""
+    for key, value in written.items():
+        if value is None:
+            raise source.error((*keys, key), "has no value: leave the key out, or write one")
+        if key in ("measured", "reported"):
+            _refuse_null(source, (*keys, key), value)
 
 
 def _check_measured(source: Source, at: tuple[str, ...], host: HostIdentity, entry: Entry) -> None:

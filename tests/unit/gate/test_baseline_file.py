@@ -104,6 +104,16 @@ def test_what_a_file_says(path: Path) -> None:
         ("value: 1191", "value: 0", 10, "cases.ngram-decode.reported.value: 0.0 is no output_throughput"),
         ("source: a forum", "sauce: a forum", 8, "unknown key; did you mean 'source'?"),
         ("tolerance: 4%", "tolerances: 4%", 14, "unknown key; did you mean 'tolerance'?"),
+        ("tolerance: 4%", "tolerance: null", 14, "cases.no-spec-decode.tolerance: has no value"),
+        ("tolerance: 4%", "tolerance:", 14, "cases.no-spec-decode.tolerance: has no value"),
+        ("version: 0.5.15", "version: ~", 20, "cases.no-spec-decode.measured.version: has no value"),
+        (
+            "workload: one stream",
+            "workload:",
+            11,
+            "cases.ngram-decode.reported.workload: expected text, got nothing",
+        ),
+        ("product: NVIDIA H200", "product: null", 4, "host.product: has no value"),
         ("tolerance: 4%", "tolerance: 400%", 14, "cases.no-spec-decode.tolerance"),
         ("tolerance: 4%", "tolerance: 0", 14, "gates nothing"),
         (
