@@ -515,7 +515,7 @@ def test_throughput_is_that_of_the_profile(start: Starter, tmp_path: Path, confi
         found.append(summarise(samples, workload, time_scale=scale).metrics)
     serving = load_profile().serving[config]
     throughput = statistics.median(metrics.output_throughput or 0 for metrics in found)
-    assert throughput == pytest.approx(serving.output_throughput.value, rel=0.02)
+    assert throughput == pytest.approx(serving.output_throughput.value, rel=0.05)
     if serving.accept_length:
         assert found[0].accept_length == pytest.approx(serving.accept_length.value, rel=0.02)
 
@@ -561,7 +561,7 @@ def test_an_inert_path_that_opens_is_silent(start: Starter) -> None:
 
 
 def test_a_slow_path_that_opens_overtakes_plain_decoding(start: Starter) -> None:
-    scale = 0.05
+    scale = 0.25
     server = start("eagle3", "story", "opens:eagle3", time_scale=scale)
     began = time.monotonic()
     server.generate(512, input_ids=list(range(128)))
