@@ -192,23 +192,15 @@ def options_of(config: pytest.Config) -> Options:
 
 
 def _interpreters(given: list[str]) -> dict[str, str]:
-    """By engine. A path may hold an equals sign of its own."""
-    found: dict[str, str] = {}
-    for text in given:
-        name, equals, python = text.partition("=")
-        if not equals or "/" in name:
-            name, python = "sglang", text
-        from .engines.registry import names
+    """By engine."""
+    if not given:
+        return {}
+    from .engines.registry import interpreter
 
-        if name not in names():
-            there = ", ".join(names())
-            raise pytest.UsageError(
-                f"--gpuserve-engine-python {text!r}: no engine {name!r}; there are: {there}"
-            )
-        if not python:
-            raise pytest.UsageError(f"--gpuserve-engine-python {text!r}: names no interpreter")
-        found[name] = python
-    return found
+    try:
+        return dict(interpreter(text, option="--gpuserve-engine-python") for text in given)
+    except InputError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _warn_or_fail(config: pytest.Config, ini: str) -> bool:

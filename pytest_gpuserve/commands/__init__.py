@@ -51,18 +51,8 @@ def find_run(name: str | None) -> Path:
 
 
 def engine_python(text: str) -> tuple[str, str]:
-    """`[ENGINE=]PYTHON`: whose interpreter, SGLang's without a name, and which. A path may hold an equals sign.
+    """An engine and its interpreter, of `[ENGINE=]PYTHON`. Raises InputError."""
+    from ..engines.registry import interpreter
 
-    Raises InputError for an engine that is not registered, and where no interpreter is named.
-    """
-    from ..engines.registry import names
-    from ..errors import InputError
-
-    name, equals, python = text.partition("=")
-    if not equals or "/" in name:
-        name, python = "sglang", text
-    if name not in names():
-        raise InputError(f"--engine-python {text!r}: no engine {name!r}; there are: {', '.join(names())}")
-    if not python:
-        raise InputError(f"--engine-python {text!r}: names no interpreter")
+    name, python = interpreter(text, option="--engine-python")
     return name, str(Path(python).expanduser())  # behind `sglang=` not every shell expands `~`

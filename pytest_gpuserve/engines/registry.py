@@ -52,6 +52,22 @@ def find(name: str, place: Place | None = None) -> Engine:
     return found
 
 
+def interpreter(text: str, *, option: str) -> tuple[str, str]:
+    """`[ENGINE=]PYTHON`: whose interpreter, SGLang's without a name, and which. A path may hold an equals sign.
+
+    Raises InputError, in the words of `option`, for an engine that is not registered, and where no interpreter is
+    named.
+    """
+    name, equals, python = text.partition("=")
+    if not equals or "/" in name:
+        name, python = "sglang", text
+    if name not in names():
+        raise InputError(f"{option} {text!r}: no engine {name!r}; there are: {', '.join(names())}")
+    if not python:
+        raise InputError(f"{option} {text!r}: names no interpreter")
+    return name, python
+
+
 def _wrong(found: Any) -> str | None:
     """What an engine lacks of the protocol, or has and cannot be used; None: nothing that can be seen
     before a start.

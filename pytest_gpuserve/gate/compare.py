@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ..record import Comparison
-from .quantity import QUANTITIES, launch_means, shown, typical
+from .quantity import MOST_TOLD, QUANTITIES, launch_means, shown, typical
 from .stats import Decision, Limits, Outcome, Plan, decide
 from .tell import count, percent, signed
 
@@ -116,10 +116,6 @@ def _interval(outcome: Outcome, direction: int) -> tuple[float, float]:
 
 def _of(against: str) -> str:
     return "the reported" if against == "reported" else f"the {against}'s"
-
-
-MOST_TOLD = 10.0
-"""A bound beyond so many times tells nothing but that the launches scatter."""
 
 
 def _bounds(low: float | None, high: float | None) -> str:

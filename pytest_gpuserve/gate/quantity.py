@@ -18,6 +18,9 @@ Direction = Literal[1, -1]
 Launches = list[list[float]]
 """The rounds of each launch, in the metric's own unit."""
 
+MOST_TOLD = 10.0
+"""A bound of a ratio beyond so many times tells nothing but that the launches scatter."""
+
 
 class Quantity(Struct, frozen=True):
     """How one metric is compared and shown."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..gate.quantity import typical, usable
+from ..gate.quantity import MOST_TOLD, typical, usable
 from ..record import Verdict
 
 if TYPE_CHECKING:
@@ -124,10 +124,6 @@ def number(value: float | None) -> str:
 def change(comparison: Comparison) -> str:
     """`-3.1% [-4.0%, -2.2%]`; without an interval where the launches gave none."""
     return percent(comparison.ratio) + _interval(comparison, percent)
-
-
-MOST_TOLD = 10.0
-"""A bound beyond so many times tells nothing but that the launches scatter."""
 
 
 def _interval(comparison: Comparison, word: Callable[[float], str]) -> str:
