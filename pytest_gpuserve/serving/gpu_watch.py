@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 PAUSE_S = 0.5
-"""Between two looks; a test holds all looks together to less than a hundredth of a core."""
+"""Between two looks; all looks together take a hundredth of a core, which a test holds to a twentieth."""
 THERMAL_POLICY = 1
 """NVML_PERF_POLICY_THERMAL: the driver's own count of time lost to heat, which no pause can miss."""
 LOST_SHARE = 0.01
